@@ -9,6 +9,7 @@ EXTRA_OF: Final[Mapping[str, str]] = {
     "aiosqlite": "archive",
     "alembic": "archive",
     "asyncpg": "archive",
+    "cryptography": "controller",
     "jinja2": "archive",
     "kubernetes_asyncio": "controller",
     "prometheus_client": "archive",

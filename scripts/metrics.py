@@ -11,7 +11,7 @@ from typing import Final
 
 from prometheus_client import Metric
 
-from frameworkcontroller.config.config import shipped_config
+from frameworkcontroller.config.config import ProgressReports, shipped_config
 from frameworkcontroller.config.historyconfig import History, HistorySinkKind
 from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.manager.app import Controller
@@ -52,6 +52,7 @@ SECTIONS: Final = {
     "frameworkcontroller_quota": "Queues",
     "frameworkcontroller_longest_eviction": "Queues",
     "frameworkcontroller_history": "History (only with a sink)",
+    "frameworkcontroller_progress": "Reports of progress (only with a server)",
     "frameworkcontroller_attempts": "Frameworks and Tasks",
     "frameworkcontroller_retries": "Frameworks and Tasks",
     "": "Process",
@@ -62,6 +63,7 @@ ORDER: Final = (
     "Frameworks and Tasks",
     "Queues",
     "History (only with a sink)",
+    "Reports of progress (only with a server)",
     "Work queue and syncs",
     "API server",
     "Caches",
@@ -73,7 +75,12 @@ def families() -> list[Metric]:
     """Collect every metric."""
 
     async def collect() -> list[Metric]:
-        config = shipped_config().model_copy(update={"history": History(sink=HistorySinkKind.FILE, path="/")})
+        parts = {
+            "history": History(sink=HistorySinkKind.FILE, path="/"),
+            "progress_reports": ProgressReports(bind_address="127.0.0.1:0"),
+            "namespace": "default",
+        }
+        config = shipped_config().model_copy(update=parts)
         controller = Controller(config, Connection.to_address("http://127.0.0.1:1"))
         return list(registry_of(controller).collect())
 

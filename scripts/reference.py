@@ -142,6 +142,10 @@ CONDITION: Final[tuple[tuple[str, str], ...]] = (
         "without a queue",
     ),
     (
+        "`ProgressUnavailable`",
+        "the spec has progress, and the controller no report server: the Framework runs without reports. Absent else",
+    ),
+    (
         "`Stalled`",
         "it waits for a person or another component; the message names the cause. Absent if it never did",
     ),
@@ -169,7 +173,8 @@ NEW: Final = " ⁺"
 OBJECTS: Final = f"""
 ## Created objects
 
-An attempt of a Framework is a ConfigMap without data, `FRAMEWORK-attempt`, which the Framework owns; an attempt of a
+An attempt of a Framework is a ConfigMap, `FRAMEWORK-attempt`, which the Framework owns; it has data only with
+`progress` and `checkpointGraceSeconds`. An attempt of a
 Task is a Pod, `FRAMEWORK-TASKROLE-INDEX`, which the ConfigMap owns. Both have the label `{names.FRAMEWORK_NAME}`, Pods
 also `{names.TASKROLE_NAME}` and `{names.TASK_INDEX}`. The finalizer `{names.FOREGROUND_FINALIZER}` keeps the ConfigMap
 until its last Pod is gone.

@@ -132,7 +132,9 @@ def added_fields(status: FrameworkStatus | None, *, with_roles: bool = True) -> 
     for path, record in records:
         for one in ADDED[type(record)]:
             if (value := getattr(record, one.name)) != one.default:
-                found[*path, one.key] = tuple(value) if isinstance(value, list) else value
+                # Progress changes often: only its presence counts.
+                kept = tuple(value) if isinstance(value, list) else isinstance(value, ProgressStatus) or value
+                found[*path, one.key] = kept
     return found
 
 

@@ -131,6 +131,30 @@ Kueue evicts it."""
 GPU = "nvidia.com/gpu"
 """The resource of NVIDIA's device plugin."""
 
+PROGRESS_AUDIENCE = "frameworkcontroller-progress"
+"""Audience of the tokens with which Pods report their progress: no API server takes them."""
+
+PROGRESS_KEY = "progress"
+INTERVAL_KEY = "interval"
+CA_KEY = "ca.crt"
+REPORTERS_KEY = "reporters"
+"""Keys in the data of an attempt's ConfigMap: the merged reports (JSON), the seconds between two writes of them, the CA
+of the report server, and the last report of each Pod (JSON)."""
+
+NOTICE_KEY = "notice"
+"""Key in the data of an attempt's ConfigMap: the reason and the time of an end that is to come."""
+
+SERVER_URL = "KUBEFLOW_TRAINER_SERVER_URL"
+SERVER_CA_CERT = "KUBEFLOW_TRAINER_SERVER_CA_CERT"
+SERVER_TOKEN = "KUBEFLOW_TRAINER_SERVER_TOKEN"  # noqa: S105 - a name
+"""Variables of Pods that report progress: where, and the paths of the CA and of the token (KEP-2779)."""
+
+PROGRESS_VOLUME = "frameworkcontroller-progress"
+PROGRESS_PATH = "/var/run/secrets/frameworkcontroller"
+TOKEN_FILE = "token"  # noqa: S105 - a name
+"""The volume of Pods that report progress or see a notice, where it is mounted, and the token in it. A template that
+has one of both gets them with a number at the end. The other files are keys of the ConfigMap."""
+
 SNAPSHOT_MARK = "ObjectSnapshot: "
 """In a log line, the JSON of an object follows this mark (docs/manual.md, History)."""
 

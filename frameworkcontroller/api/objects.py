@@ -28,6 +28,9 @@ _DEFAULT_GRACE_SEC: Final = 30
 _STARTING: Final = frozenset({"ContainerCreating", "PodInitializing"})
 """Reasons of every container before its start: no sign of trouble."""
 
+_MAX_DIGITS: Final = 18
+"""Of the id of an attempt: int() raises an error for more than some thousand."""
+
 _MAX_TROUBLE: Final = 512
 _TOO_DEEP: Final = "spec: must not be nested more than 254 levels deep"
 DISRUPTION_TARGET: Final = "DisruptionTarget"
@@ -134,11 +137,12 @@ class _OwnedRecord:
 class ConfigMapRecord(_OwnedRecord):
     """A ConfigMap with the label of a Framework. ``creation_time``: by the clock of the API server.
 
-    ``progress``: reported in this attempt.
+    ``progress``: reported in this attempt. ``has_ca``: it has the CA of the report server.
     """
 
     creation_time: int | None = None
     progress: ProgressStatus | None = None
+    has_ca: bool = False
 
     @property
     def inputs(self) -> tuple[object, ...]:
@@ -371,13 +375,13 @@ def configmap_record(body: Mapping[str, Any]) -> ConfigMapRecord:
     """The record of a ConfigMap. Raises ObjectError if it is invalid."""
     metadata = body["metadata"]
     created = fields.maybe_time(metadata, "creationTimestamp")
-    progress = None
-    if text := (body.get("data") or {}).get(progressreports.KEY):
+    progress, data = None, body.get("data") or {}
+    if text := data.get(progressreports.KEY):
         attempt = fields.text(metadata.get("annotations") or {}, names.FRAMEWORK_ATTEMPT_ID)
-        if attempt.isdecimal():
+        if attempt.isdecimal() and len(attempt) <= _MAX_DIGITS:
             progress = progressreports.decode_progress(text, int(attempt))
     owned = owned_fields(metadata, names.CONFIGMAP_IDENTITY)
-    return ConfigMapRecord(*owned, creation_time=created, progress=progress)
+    return ConfigMapRecord(*owned, created, progress, names.CA_KEY in data)
 
 
 def companion_decoder(kind: str, identity: tuple[str, ...]) -> Callable[[Mapping[str, Any]], CompanionRecord]:

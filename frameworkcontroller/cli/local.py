@@ -33,7 +33,15 @@ from frameworkcontroller.commands.progress import (
     progress_on,
 )
 from frameworkcontroller.config.bindaddress import BindAddress
-from frameworkcontroller.config.config import Config, ConfigurationError, Kueue, KueueMode, load_config, shipped_config
+from frameworkcontroller.config.config import (
+    Config,
+    ConfigurationError,
+    Kueue,
+    KueueMode,
+    ProgressReports,
+    load_config,
+    shipped_config,
+)
 from frameworkcontroller.config.historyconfig import History, HistorySinkKind
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.kubeconfig import EXTENSION
@@ -308,12 +316,12 @@ def _is_of_a_local_cluster(former: str, ours: str) -> bool:
 
 
 async def _run(options: argparse.Namespace) -> int:
-    config = _config(options)
     try:
         manifests = read_manifests(options.files)
     except ManifestError as error:
         raise UsageError(str(error)) from None
     frameworks = [manifest for manifest in manifests if _is_framework(manifest)]
+    config = _config(options, reports=any(_has_progress(manifest.body) for manifest in frameworks))
     if not frameworks:
         raise UsageError("the files contain no Framework")
     if options.logs and options.runtime != "process":
@@ -398,6 +406,11 @@ def _is_framework(manifest: Manifest) -> bool:
     return manifest.kind == names.KIND and manifest.api_version == names.API_VERSION
 
 
+def _has_progress(framework: Mapping[str, Any]) -> bool:
+    spec = framework.get("spec")
+    return isinstance(spec, dict) and spec.get("progress") is not None
+
+
 # --- both ---
 
 
@@ -421,8 +434,11 @@ def _lint(place: str, framework: Mapping[str, Any], *, errors: bool = False) -> 
             print(text, file=sys.stderr, flush=True)  # noqa: T201 - a command line speaks to its user
 
 
-def _config(options: argparse.Namespace) -> Config:
-    """Load the named configuration only: ./frameworkcontroller.yaml is for another cluster."""
+def _config(options: argparse.Namespace, *, reports: bool = True) -> Config:
+    """Load the named configuration only: ./frameworkcontroller.yaml is for another cluster.
+
+    ``reports``: whether Pods report progress.
+    """
     if options.config is not None:
         try:
             config = load_config(options.config, required=True)
@@ -432,6 +448,8 @@ def _config(options: argparse.Namespace) -> Config:
         # The API server has no other clients.
         config = shipped_config().model_copy(update={"kube_client_qps": 10000.0, "kube_client_burst": 10000})
     config = config.model_copy(update={"history": config.history.with_all_logs()})
+    if reports and config.progress_reports.address is None:
+        config = config.model_copy(update={"progress_reports": ProgressReports(bind_address="127.0.0.1:0")})
     if options.queue is not None:
         config = config.model_copy(update={"kueue": Kueue(mode=KueueMode.ENABLED)})
     return config

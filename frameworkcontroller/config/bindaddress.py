@@ -17,6 +17,14 @@ class BindAddress(NamedTuple):
     host: str
     port: int
 
+    @property
+    def is_loopback(self) -> bool:
+        """Whether it is reachable from this machine only."""
+        try:
+            return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 

@@ -50,7 +50,21 @@ _DNS_NAME: Final = "must be a DNS name: lower-case letters, digits and '-'"
 _RULES: Final = {_LABEL: _DNS_NAME, names.SUBDOMAIN_PATTERN: _DNS_NAME, _ABSOLUTE: "must be an absolute path"}
 """The patterns in words."""
 
+PROGRESS_SERVICE: Final = "frameworkcontroller-progress"
+"""The Service of the report servers of all replicas (manifests/components/progress)."""
+
+_HTTPS_RULE: Final = "must be https://host:port"
+
 Namespace = Annotated[str, Field(pattern=_LABEL, max_length=63)]
+
+
+def _checked_address(value: Any) -> Any:
+    # An unquoted 0 is a number in YAML.
+    if type(value) is int and value == 0:
+        return ""
+    if isinstance(value, str):
+        parse_bind_address(value)
+    return value
 
 
 class FrameworkSnapshots(Section):
@@ -118,6 +132,46 @@ class Kueue(Section):
     mode: Annotated[KueueMode, Field(strict=False)] = KueueMode.DISABLED
 
 
+class ProgressReports(Section):
+    """The server to which Pods report their progress. ``bind_address`` "": none.
+
+    ``url``: of the server, for Pods; "": the address itself if it is on loopback, else the Service in the controller's
+    namespace.
+    """
+
+    bind_address: str = ""
+    url: Annotated[str, Field(max_length=512)] = ""
+
+    @field_validator("bind_address", mode="before")
+    @classmethod
+    def _is_a_bind_address(cls, value: Any) -> Any:
+        return _checked_address(value)
+
+    @field_validator("url")
+    @classmethod
+    def _is_an_https_url(cls, value: str) -> str:
+        if value:
+            try:
+                check_address(value, "it")
+            except ConnectionConfigError as error:
+                raise ValueError(_HTTPS_RULE) from error
+            if not value.startswith("https://"):
+                raise ValueError(_HTTPS_RULE)
+        return value
+
+    @property
+    def address(self) -> BindAddress | None:
+        """The address to listen on; None: no server."""
+        return parse_bind_address(self.bind_address)
+
+    def url_in(self, namespace: str) -> str | None:
+        """The URL for Pods. ``namespace``: the controller's. None: the address itself."""
+        address = self.address
+        if self.url or address is None or address.is_loopback:
+            return self.url or None
+        return f"https://{PROGRESS_SERVICE}.{namespace}.svc"
+
+
 class Config(Section):
     """The whole configuration. Times are in seconds.
 
@@ -159,6 +213,7 @@ class Config(Section):
     record_events: bool = True
     history: History = History()
     kueue: Kueue = Kueue()
+    progress_reports: ProgressReports = ProgressReports()
     pod_failure_spec: list[FailureClass] = Field(default_factory=list)
 
     @field_validator("kube_api_server_address")
@@ -174,12 +229,7 @@ class Config(Section):
     @field_validator("web_address", mode="before")
     @classmethod
     def _is_a_bind_address(cls, value: Any) -> Any:
-        # An unquoted 0 is a number in YAML.
-        if type(value) is int and value == 0:
-            return ""
-        if isinstance(value, str):
-            parse_bind_address(value)
-        return value
+        return _checked_address(value)
 
     @field_validator("pod_failure_spec", mode="before")
     @classmethod

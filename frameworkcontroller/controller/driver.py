@@ -123,6 +123,8 @@ class Driver:
     """None: the machine asks for none (``Limits.keep_logs``)."""
     enqueue: Callable[[str], None] = lambda _: None
     """Takes the key of a Framework after an answer of the history."""
+    reports_since: Callable[[], float | None] = lambda: None
+    """The time by ``clock`` since when no report of progress can have escaped, None while one can."""
     answered: Callable[[Hashable, float, float], None] = lambda _kind, _seconds, _now: None
     """Takes the kind of each request, the seconds until its answer, and the time by ``clock``."""
     max_in_flight: InitVar[int] = MAX_IN_FLIGHT
@@ -448,7 +450,8 @@ class _View:
     @property
     def env(self) -> Env:
         driver, clock = self._driver, self._driver.clock()
-        return Env(driver.wall(), clock, driver.rng, driver.limits, driver.answer_times.smoothed(clock))
+        answer_sec, reports_since = driver.answer_times.smoothed(clock), driver.reports_since()
+        return Env(driver.wall(), clock, driver.rng, driver.limits, answer_sec, reports_since)
 
     def observe(self, *, creating: bool) -> Observed:
         driver = self._driver

@@ -110,11 +110,11 @@ class EventHandlers:
         if new.inputs != old.inputs:
             self._queue.add(framework_key(new))
 
-    def configmap_deleted(self, old: ConfigMapRecord, _final: ConfigMapRecord | None) -> None:
+    def configmap_deleted(self, old: ConfigMapRecord, final: ConfigMapRecord | None) -> None:
         """``old`` was deleted, or lost the label that selects it."""
         key = framework_key(old)
         if (machine := self._reconcilers.reconciler(key)) is not None:
-            machine.on_configmap_dropped(old.uid)
+            machine.on_configmap_dropped(final or old)
         self._queue.add(key)
 
     # --- companions ---

@@ -38,6 +38,8 @@ _WATCH_SECONDS: Final = (180, 300)
 _HEARTBEAT_SECONDS: Final = 60
 _SILENCE_SECONDS: Final = 90.0
 _LATE_SECONDS: Final = 20.0
+# The next watch opens within this time, or the cache may be behind.
+_GAP_SECONDS: Final = 5.0
 # A watch that reports a change later than this has lost it.
 _LAG_SECONDS: Final = 30.0
 
@@ -129,6 +131,8 @@ class Informer(Generic[T]):
         self._on_problem = on_problem
         self.problem = ""
         """Why listing or watching fails, "" while it works."""
+        self._current_since: float | None = None
+        self._interrupted_at: float | None = None
         self.running = False
         """True while `run` runs."""
         self.listed_since = -math.inf
@@ -147,6 +151,17 @@ class Informer(Generic[T]):
     def failing_since(self) -> float | None:
         """The loop's time at which listing or watching began to fail; None while it works."""
         return self._failed_since if self.problem else None
+
+    @property
+    def current_since(self) -> float | None:
+        """The loop's time since when the cache follows the server, None while it may not.
+
+        A watch that the server ends is no interruption if the next one opens at once.
+        """
+        interrupted, now = self._interrupted_at, asyncio.get_running_loop().time()
+        if interrupted is not None and now - interrupted > _GAP_SECONDS:
+            self._current_since = None
+        return self._current_since if self.running else None
 
     async def wait_synced(self) -> None:
         await self._synced.wait()
@@ -231,6 +246,7 @@ class Informer(Generic[T]):
         self.running = True
         # A page that the last run was cancelled in is lost: start from the beginning.
         self._reflector = Reflector(self._rng)
+        self._current_since = self._interrupted_at = None
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._compare_in_time())
@@ -428,6 +444,9 @@ class Informer(Generic[T]):
                     opened = clock()
                     self.counters.watches += 1
                     self._recovered()
+                    if self.current_since is None:
+                        self._current_since = opened
+                    self._interrupted_at = None
                     async for line in lines:
                         if (end := self._apply_line(line)) is not None:
                             failure, cause = end
@@ -482,6 +501,10 @@ class Informer(Generic[T]):
             self._processor.upsert(identity, obj)
 
     def _failed(self, failure: Failure, cause: Exception | None, *, lived: float = 0.0) -> None:
+        if failure is not Failure.CLOSED:
+            self._current_since = None
+        elif self._interrupted_at is None:
+            self._interrupted_at = asyncio.get_running_loop().time()
         retry_after = cause.retry_after if isinstance(cause, ApiError) else None
         self._reflector.on_failure(failure, retry_after=retry_after, lived=lived)
         self._report(failure, cause)

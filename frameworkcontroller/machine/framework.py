@@ -233,7 +233,10 @@ def _create(ctx: Context, configmap: ConfigMapRecord | None) -> None:
             labels: dict[str, str] = {}
             for part in ctx.parts.configmap_labels:
                 labels |= part.configmap_labels(ctx)
-            body = configmap_body(ctx.framework, ctx.attempt.id, labels)
+            data: dict[str, str] = {}
+            for part in ctx.parts.configmap_data:
+                data |= part.configmap_data(ctx)
+            body = configmap_body(ctx.framework, ctx.attempt.id, labels, data)
             ctx.act(Create(ctx.configmap_target(), body, ctx.framework.uid))
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from frameworkcontroller.api.codec import decode_status
 from frameworkcontroller.api.names import split_pod_name
-from frameworkcontroller.api.objects import CompanionRecord, FrameworkRecord, PodRecord
+from frameworkcontroller.api.objects import CompanionRecord, ConfigMapRecord, FrameworkRecord, PodRecord
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.actions import Action, ChangeFinalizer, Create, PartAction, carry_out
 from frameworkcontroller.machine.kernel.exchanges import NotAttempted
@@ -102,9 +102,11 @@ class Reconciler:
         if parts is not None:
             self.tracker.pod_dropped(parts[1:], last, removed=removed)
 
-    def on_configmap_dropped(self, uid: str) -> None:
-        """The cache dropped a ConfigMap: it is gone, or has lost its label."""
-        self.tracker.configmap_dropped(uid)
+    def on_configmap_dropped(self, last: ConfigMapRecord) -> None:
+        """The cache dropped a ConfigMap: it is gone, or has lost its label. ``last``: its last state."""
+        self.tracker.configmap_dropped(last.uid)
+        if last.progress is not None:
+            self.tracker.life.dropped_configmap = last
 
     def on_companion_event(self, record: CompanionRecord) -> None:
         """An object of a part changed. Most are looked at in every plan."""

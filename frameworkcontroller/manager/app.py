@@ -11,6 +11,7 @@ import random
 import socket
 import time
 from collections.abc import Callable, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -38,7 +39,7 @@ from frameworkcontroller.kube.fairness import namespace_of
 from frameworkcontroller.kube.leaderelection import Election
 from frameworkcontroller.kube.ratelimiter import RateLimiter
 from frameworkcontroller.kube.workqueue import WorkQueue
-from frameworkcontroller.machine.kernel.model import KeepLogs
+from frameworkcontroller.machine.kernel.model import KeepLogs, Reporting
 from frameworkcontroller.machine.quarantine import fields_dropped, status_not_served
 from frameworkcontroller.manager.controllermetrics import ControllerMetrics
 from frameworkcontroller.manager.informers import Informers
@@ -47,6 +48,7 @@ from frameworkcontroller.manager.processlock import ProcessLock
 if TYPE_CHECKING:
     from frameworkcontroller.controller.historysink import HistorySink
     from frameworkcontroller.controller.logcapture import LogCapture
+    from frameworkcontroller.reports.service import ReportService
 
 _log: Final = logging.getLogger(__name__)
 
@@ -195,6 +197,26 @@ class Controller:
             )
             self.metrics.add_logs()
 
+        # Reports of progress.
+        self.report_service: ReportService | None = None
+        self._trusted_for_reports = ""
+        self._leads_synced = False
+        """Whether it acts, with filled caches."""
+        if config.progress_reports.address is not None:
+            from frameworkcontroller.manager.progressreports import open_service
+
+            self.report_service = open_service(
+                config,
+                client,
+                connection.access.namespace,
+                self.informers.pods,
+                wall=wall,
+                rng=rng,
+                trusted_changed=self._report_to,
+                leading=lambda: self._leads_synced and self.leading,
+                watched_since=lambda: self.informers.configmaps.current_since,
+            )
+
         # From keys to requests.
         self.recorder = EventRecorder(
             client(limiter=RateLimiter(recorder.QPS, recorder.BURST), max_connections=2),
@@ -229,6 +251,7 @@ class Controller:
             count_attempts=self.metrics.count_attempts,
             status_not_stored=self.crd_guard.refused,
             answered=limit.answered,
+            reports_since=self.reports_since,
         )
         self.workers = SyncWorkers(
             self.queue,
@@ -264,6 +287,10 @@ class Controller:
     def orphans_released(self) -> int:
         """The number of Workloads released whose Framework was gone."""
         return self._driver.orphans_released
+
+    def reports_since(self) -> float | None:
+        """The loop's time since when this process would know of every report of progress, None while it may not."""
+        return None if self.report_service is None else self.report_service.known_since
 
     async def wait_ready(self) -> None:
         await self._ready.wait()
@@ -301,6 +328,7 @@ class Controller:
 
         Raises:
             KubeError: the API server refuses the credentials, denies a permission, or cannot serve Frameworks.
+        ConfigurationError: the report server cannot be started as configured.
         """
         _log.info("Starting for the API server %s", self._api_server)
         working = asyncio.create_task(self._work(), name="controller at work")
@@ -313,12 +341,15 @@ class Controller:
                 if self.log_capture is not None:
                     await self.log_capture.stop()
                 await self._resign()
-                await asyncio.gather(self.recorder.drain(EVENTS_DRAIN_SEC), self._drain_history())
+                await asyncio.gather(
+                    self.recorder.drain(EVENTS_DRAIN_SEC), self._drain_history(), self._stop_reports(EVENTS_DRAIN_SEC)
+                )
         finally:
             self._ready.clear()
             stopping.cancel()
             working.cancel()
             await asyncio.wait([working, stopping])
+            await self._stop_reports(0.0)
             for client in self._clients:
                 await client.close()
             if self._process_lock is not None:
@@ -335,6 +366,8 @@ class Controller:
         await self._install_crd()
         if self.history_sink is not None:
             await self._name_cluster(self.history_sink)
+        if self.report_service is not None:
+            await self._start_reports(self.report_service)
         try:
             async with asyncio.TaskGroup() as group:
                 for informer in (self.informers.configmaps, self.informers.pods):
@@ -377,6 +410,27 @@ class Controller:
             with attempt:
                 sink.cluster = await cluster_name(self._config.history, self._reading_client)
 
+    async def _start_reports(self, service: ReportService) -> None:
+        from frameworkcontroller.manager import progressreports
+
+        # Before the first Pod, which gets the authority of its certificate.
+        async for attempt in _retrying():
+            with attempt:
+                await progressreports.prepare(service)
+        await progressreports.start(service)
+        self._report_to(self._trusted_for_reports)
+
+    async def _stop_reports(self, seconds: float) -> None:
+        if self.report_service is not None:
+            await self.report_service.stop(seconds)
+
+    def _report_to(self, trusted: str) -> None:
+        """Let new attempts trust these authorities of the report server."""
+        self._trusted_for_reports = trusted
+        if self.report_service is not None and self.report_service.url:
+            reporting = Reporting(self.report_service.url, trusted)
+            self._driver.limits = replace(self._driver.limits, reporting=reporting)
+
     async def _drain_history(self) -> None:
         if self.history_sink is not None:
             from frameworkcontroller.manager.historysinks import DRAIN_SEC as HISTORY_DRAIN_SEC
@@ -416,6 +470,7 @@ class Controller:
             await self._act()
         finally:
             self._acting = False
+            self._leads_synced = False
             if self.log_capture is not None and not self._stop.is_set():
                 self.log_capture.clear()
             self.reconcilers.clear()
@@ -436,6 +491,7 @@ class Controller:
         async with asyncio.TaskGroup() as group:
             # With a cache that is not filled, objects that exist would seem absent.
             await self._wait_synced()
+            self._leads_synced = True
             for kind, companion in self.informers.companions.items():
                 group.create_task(companion.run(), name=f"companions of kind {kind}")
             if self.election is not None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from frameworkcontroller.controller.historysink import HistorySink
     from frameworkcontroller.controller.logcapture import LogCapture
     from frameworkcontroller.manager.app import Controller
+    from frameworkcontroller.reports.service import ReportService
 
 ORPHANED: Final = "Orphaned"
 """Value of the label ``reason`` for quota of Frameworks that were gone."""
@@ -146,6 +147,21 @@ _TEXTS: Final = {
     "frameworkcontroller_longest_eviction_seconds": (
         "Longest time for which a Framework that was evicted has kept its quota, since something of it may run."
     ),
+    # Reports of progress, if there is a server for them.
+    "frameworkcontroller_progress_reports{result}": (
+        "Reports of progress from Pods, by result: accepted; invalid; unauthorized, without a valid token; forbidden, "
+        "of another Pod; gone, of an earlier attempt; throttled; too_large; unavailable, the API server did not "
+        "answer; other."
+    ),
+    "frameworkcontroller_progress_writes{result}": (
+        "Writes of reported progress into ConfigMaps of attempts, by result: written; conflict, with another replica; "
+        "gone, the attempt is over; failed, to be repeated."
+    ),
+    "frameworkcontroller_progress_token_reviews": "Reviews of tokens of Pods that report progress.",
+    "frameworkcontroller_progress_connections": "Connections to the report server.",
+    "frameworkcontroller_progress_failing": (
+        "1 while reports of progress can be neither checked nor written; no attempt ends for lack of progress then."
+    ),
     # The history, if it has a sink.
     "frameworkcontroller_history_records{trigger,result}": (
         "Records of the history, by trigger and result: stored; failed, the sink was unavailable; refused by the sink; "
@@ -246,10 +262,20 @@ class _ControllerCollector(Collector):
         yield _gauge("frameworkcontroller_status_subresource_lost", controller.crd_guard.problem is not None)
         yield _gauge("frameworkcontroller_crd_missing_fields", len(controller.crd_guard.missing))
         yield _gauge("frameworkcontroller_build_info{version,python}", {(__version__, platform.python_version()): 1})
+        if controller.report_service is not None:
+            yield from _reports(controller.report_service)
         if controller.history_sink is not None:
             yield from _history(controller.history_sink)
         if controller.log_capture is not None:
             yield from _logs(controller.log_capture)
+
+
+def _reports(service: ReportService) -> Iterator[Metric]:
+    yield _counter("frameworkcontroller_progress_reports{result}", service.results)
+    yield _counter("frameworkcontroller_progress_writes{result}", service.writer.writes)
+    yield _counter("frameworkcontroller_progress_token_reviews", service.authentication.reviews)
+    yield _gauge("frameworkcontroller_progress_connections", service.connections)
+    yield _gauge("frameworkcontroller_progress_failing", service.works_since is None)
 
 
 def _history(sink: HistorySink) -> Iterator[Metric]:

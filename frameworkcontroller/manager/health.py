@@ -37,16 +37,19 @@ class Health:
         clock: Callable[[], float],
         required: Iterable[Informer[Any]] | None = None,
         may_act: Callable[[], bool] = lambda: True,
+        more: Callable[[], Iterable[Check]] = tuple,
     ) -> None:
         """``clock``: monotonic seconds. ``required``: the informers that must sync first; default all.
 
-        ``may_act``: whether syncs can proceed. A leader's syncs wait while its lease cannot be renewed.
+        ``may_act``: whether syncs can proceed. A leader's syncs wait while its lease cannot be renewed. ``more``:
+        further checks of readiness.
         """
         self._informers = tuple(informers)
         self._required = self._informers if required is None else tuple(required)
         self._queue = queue
         self._clock = clock
         self._may_act = may_act
+        self._more = more
         self._waited_until = float("-inf")
         self._active: dict[str, tuple[int, float]] = {}
 
@@ -64,7 +67,7 @@ class Health:
         checks = [
             Check(f"cache-{one.resource.plural}", None if one.synced else "not filled yet") for one in self._required
         ]
-        return [*checks, Check("running", "stopping" if self._queue.is_shut_down else None)]
+        return [*checks, *self._more(), Check("running", "stopping" if self._queue.is_shut_down else None)]
 
     def _stuck(self, informer: Informer[Any]) -> str | None:
         name, now = informer.resource.plural, self._clock()

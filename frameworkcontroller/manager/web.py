@@ -59,6 +59,7 @@ class WebServer:
             clock=self._loop.time,
             required=controller.informers,
             may_act=lambda: controller.leading,
+            more=partial(_checks_of_reports, controller),
         )
         self._debug = debug
         self._paths: dict[str, Callable[[HttpRequest], Response]] = {
@@ -134,6 +135,11 @@ class WebServer:
         if machine is None:
             return Response(f"Framework {key} not found\n".encode(), status=HTTPStatus.NOT_FOUND)
         return _json({"key": key, **_debug_view(machine, self._loop.time())})
+
+
+def _checks_of_reports(controller: Controller) -> list[Check]:
+    """A replica that cannot write reports is not ready: the Service sends them to another one."""
+    return [] if (service := controller.report_service) is None else [Check("reports", service.problem)]
 
 
 def _debug_view(machine: Machine, now: float) -> dict[str, Any]:

@@ -10,8 +10,11 @@ import asyncio
 import logging
 import math
 import os
+import socket
 import ssl
+from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, Self
 
@@ -41,6 +44,7 @@ DRAIN_SEC: Final = 20.0
 """A stopping server waits at most this long for requests in progress."""
 
 _REAP_EVERY_SEC: Final = 5.0
+_BACKLOG: Final = 256
 _MAX_LINE_BYTES: Final = 16384
 _MAX_HEADERS: Final = 64
 _EVENT_STREAM: Final = "text/event-stream"
@@ -68,10 +72,12 @@ class BoundedServer:
         answer_sec: float = ANSWER_SEC,
         drain_sec: float = DRAIN_SEC,
         max_connections: int = MAX_CONNECTIONS,
+        max_of_address: int | None = None,
     ) -> None:
         """``host`` "": every address of this machine. ``port`` 0: any free one; ``self.port`` has it then.
 
-        ``connected``: is called with the number of connections, every few seconds.
+        ``connected``: is called with the number of connections, every few seconds. ``max_of_address``: connections of
+        one client, from their TLS handshake on; more are closed.
         """
         self.host = host
         self.port = port
@@ -80,6 +86,11 @@ class BoundedServer:
         self._head_sec = head_sec
         self._answer_sec = answer_sec
         self._max_connections = max_connections
+        self._max_of_address = max_of_address
+        self._accepted: Counter[str] = Counter()
+        """Connections by address of the client, with ``max_of_address``."""
+        self._accepting: list[asyncio.Task[None]] = []
+        self._handshakes: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         app.middlewares.insert(0, self._track)
         app.on_response_prepare.append(self._exempt_streams)
@@ -121,29 +132,86 @@ class BoundedServer:
                 self.host or None,
                 self.port,
                 reuse_address=True,
-                ssl=self._tls,
-                ssl_handshake_timeout=None if self._tls is None else self._head_sec,
+                start_serving=self._max_of_address is None,
+                **self._tls_options,
             )
         except OSError as error:
             await self._runner.cleanup()
             reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror or error)
             raise ListenError(f"{self.host or '*'}:{self.port}: {reason}") from None
         self.port = self._server.sockets[0].getsockname()[1]
+        if self._max_of_address is not None:
+            for listener in self._server.sockets:
+                # A socket of its own: asyncio allows no other use of the one of the server.
+                own = socket.socket(fileno=os.dup(listener.fileno()))
+                own.setblocking(False)
+                own.listen(_BACKLOG)
+                accepting = self._accept(own, self._max_of_address)
+                self._accepting.append(asyncio.create_task(accepting, name="accepting"))
         self._reaping = asyncio.create_task(self._reap(), name="idle connections")
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         """Stop listening, wait for the requests in progress, and close the connections."""
         self._server.close()
+        for task in (*self._accepting, *self._handshakes):
+            task.cancel()
+        await asyncio.gather(*self._accepting, return_exceptions=True)
         try:
             await self._runner.cleanup()
         finally:
             self._reaping.cancel()
 
-    def _connection(self) -> web.RequestHandler:
+    def _connection(self, lost: Callable[[web.RequestHandler], None] | None = None) -> web.RequestHandler:
         if self._runner.server is None:
             raise RuntimeError("the web server does not run")
-        return _Connection(self._runner.server, self._opened, self._lost, loop=self._loop, **self._options)
+        return _Connection(self._runner.server, self._opened, lost or self._lost, loop=self._loop, **self._options)
+
+    @property
+    def _tls_options(self) -> dict[str, Any]:
+        return {} if self._tls is None else {"ssl": self._tls, "ssl_handshake_timeout": self._head_sec}
+
+    async def _accept(self, listener: socket.socket, most: int) -> None:
+        """Accept connections until cancelled. asyncio's own way has no limit of TLS handshakes in progress."""
+        with listener:
+            while True:
+                try:
+                    client, peer = await self._loop.sock_accept(listener)
+                except OSError as error:
+                    # Such as too many open files.
+                    _log.warning("Cannot accept a connection: %s", error)
+                    await asyncio.sleep(1.0)
+                    continue
+                address = str(peer[0])
+                if self._accepted[address] >= most or self._accepted.total() >= 2 * self._max_connections:
+                    client.close()
+                    continue
+                self._accepted[address] += 1
+                task = asyncio.create_task(self._shake_hands(client, address))
+                self._handshakes.add(task)
+                task.add_done_callback(self._handshakes.discard)
+
+    async def _shake_hands(self, client: socket.socket, address: str) -> None:
+        released = False
+
+        def release() -> None:
+            nonlocal released
+            if not released:
+                released = True
+                self._accepted[address] -= 1
+                if not self._accepted[address]:
+                    del self._accepted[address]
+
+        def lost(connection: web.RequestHandler) -> None:
+            release()
+            self._lost(connection)
+
+        try:
+            await self._loop.connect_accepted_socket(partial(self._connection, lost), client, **self._tls_options)
+        except (OSError, asyncio.CancelledError):
+            # Of the client, or by a stop of the server.
+            client.close()
+            release()
 
     def _opened(self, connection: web.RequestHandler) -> None:
         self._active[connection] = None

@@ -20,7 +20,8 @@ from frameworkcontroller.kube.accessreview import PathPermission, User, review_a
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import ApiError, Invalid, NotFound
 from frameworkcontroller.kube.resources import NAMESPACES, SERVICEACCOUNTS, Resource
-from frameworkcontroller.local.apiserver.reviews import API_AUDIENCE, TokenHolder
+from frameworkcontroller.local.apiserver.accounttokens import API_AUDIENCE
+from frameworkcontroller.local.apiserver.reviews import TokenHolder
 from frameworkcontroller.webaccess import cluster_access
 from frameworkcontroller.webaccess.cluster_access import ClusterAccess
 from frameworkcontroller.webaccess.viewers import AccessUnavailable, AuthenticationRequired, Viewer

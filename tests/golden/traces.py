@@ -206,7 +206,7 @@ class _History(KubeClient):
             if self._machine is None:
                 continue
             if name == _ATTEMPT:
-                self._machine.on_configmap_dropped(last.uid)
+                self._machine.on_configmap_dropped(last)
             else:
                 self._machine.on_pod_dropped(last, removed=found is None and last.is_removed)
                 self._machine.on_pod_event(name)

@@ -277,7 +277,7 @@ async def test_the_full_overlay_has_every_permission_and_setting(kubectl: Kubect
     made = await documents(kubectl, Path("overlays/full"))
     check_names(made)
     granted = {one["metadata"]["name"]: one["rules"] for one in made if one["kind"] == "ClusterRole"}
-    for feature in ("kueue", "gang", "history"):
+    for feature in ("kueue", "gang", "history", "progress"):
         added = await overlaid(kubectl, tmp_path, "base", feature)
         (role,) = (
             one for one in added if one["metadata"]["name"] == "frameworkcontroller" and one["kind"] == "ClusterRole"
@@ -287,7 +287,7 @@ async def test_the_full_overlay_has_every_permission_and_setting(kubectl: Kubect
     (config,) = (one for one in made if one["kind"] == "ConfigMap")
     (with_history,) = (one for one in await documents(kubectl, Path("overlays/history")) if one["kind"] == "ConfigMap")
     text, other = (yaml.safe_load(one["data"]["frameworkcontroller.yaml"]) for one in (config, with_history))
-    assert text == {**other, "kueue": {"mode": "enabled"}}
+    assert text == {**other, "kueue": {"mode": "enabled"}, "progressReports": {"bindAddress": ":10281"}}
 
 
 @pytest.mark.virtual_clock

@@ -22,7 +22,7 @@ from frameworkcontroller.api.objects import CompanionRecord, Disruption, Framewo
 from frameworkcontroller.api.workloads import WorkloadRecord, workload_name
 from frameworkcontroller.controller.driver import MAX_IN_FLIGHT
 from frameworkcontroller.kube.crdguard import CrdGuard
-from frameworkcontroller.machine.kernel.model import Env, NotListed, Observed, SnapshotTrigger
+from frameworkcontroller.machine.kernel.model import Env, NotListed, Observed, SnapshotTrigger, require
 from frameworkcontroller.machine.kernel.protocol import Archive, Effect, LogSnapshots, View
 from frameworkcontroller.machine.kernel.requests import (
     Answer,
@@ -37,7 +37,9 @@ from frameworkcontroller.machine.kernel.requests import (
     Request,
     Unanswered,
 )
+from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.parts.logs.podlogs import LogPart
+from frameworkcontroller.machine.parts.progress import reportedprogress
 from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.manager import informers
 from tests.chaos import embedded
@@ -50,9 +52,11 @@ from tests.property import test_ending as endings
 from tests.property import test_grace_periods as graces
 from tests.property import test_logs as logs
 from tests.property import test_lost_nodes as lost_nodes
+from tests.property import test_progress as progress
 from tests.property import test_stuck_unrecorded as unrecorded
 from tests.property import test_takeover as takeover
 from tests.property import test_two_controllers as two
+from tests.property.reportmutants import CASES as REPORTS
 from tests.support import queuedhistory
 from tests.support.flaws import (
     Broken,
@@ -211,6 +215,21 @@ def _logged(story: Callable[[str], Any], mode: str = "hangs") -> Tale:
 def _misses(hook: str, instead: Callable[..., Any] = lambda *_: None) -> Broken:
     """Controllers whose part of logs has another hook."""
     return partial(patch.object, LogPart, hook, instead)
+
+
+def _reports(name: str, instead: Any) -> Broken:
+    """Controllers whose part of progress has another function or constant."""
+    return partial(patch.object, reportedprogress, name, instead)
+
+
+class _Forgets(reportedprogress.ReadReports):
+    def on_end(self, tracker: Tracker) -> None:
+        require(tracker.status, "status").progress = None
+
+
+class _ShowsNothing(reportedprogress.ReadReports):
+    def show(self, tracker: Tracker, clock: float) -> None:
+        self.shown_at = clock
 
 
 def _archived(story: Callable[[str], Any]) -> Tale:
@@ -780,6 +799,22 @@ MUTANTS: Final = {
     "L: does not say that a log is lost": Mutant(
         _misses("pod_gone"), _logged(logs.forced_deletion), "and its log is lost"
     ),
+    # --- R
+    "R: lets times go back": Mutant(
+        _reports("_later", lambda _known, reported, now: min(reported, now)), progress.edited, "goes back"
+    ),
+    "R: believes in a time to come": Mutant(
+        _reports("_later", lambda known, reported, _now: max(known or reported, reported)),
+        progress.edited,
+        "a time is in the future",
+    ),
+    "R: writes each report": Mutant(_reports("SHOW_SEC", 0.0), progress.steady, "progress alone is written more often"),
+    "R: writes progress only with other changes": Mutant(
+        _reports("ReadReports", _ShowsNothing), progress.edited, "is not shown|Lost alarm"
+    ),
+    "R: forgets the progress of an attempt that has ended": Mutant(
+        _reports("ReadReports", _Forgets), progress.retried, "progress is lost"
+    ),
     # The write that begins a Task's next attempt is accepted.
     "H: logs no snapshot": Mutant(flawed(_LogsNothing), _chaos(_create(_role(**_FAILS_ONCE))), "is in no snapshot"),
     # --- K1 to K3
@@ -980,5 +1015,7 @@ MUTANTS: Final = {
         _chaos(_create(_role(run_seconds="2")), _fault(0.5, Faults.SKIPPED, "", "pods", times=3)),
         "f0: a[0] is AttemptRunning",
     ),
+    # --- W and T
+    **{name: Mutant(broken, tale, found) for name, broken, tale, found in REPORTS},
 }
 """By the guarantee, or what else is promised, and what they do."""

@@ -344,11 +344,11 @@ class Controller:
         new = None if body is None else configmap_record(body)
         if new is not None:
             self.cache.configmaps[name] = new
-            if old is None or old.identity != new.identity:
+            if old is None or old.inputs != new.inputs:
                 self._enqueued |= names.framework_of(new.name) == self.name
         elif old is not None and names.framework_of(old.name) == self.name:
             if self.reconciler is not None:
-                self.reconciler.on_configmap_dropped(old.uid)
+                self.reconciler.on_configmap_dropped(old if final is None else configmap_record(final))
             self._enqueued = True
 
     def _apply_companion(self, kind: Kind, name: str, new: CompanionRecord | None) -> None:

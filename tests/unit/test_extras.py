@@ -18,7 +18,7 @@ from tests.support.sourcecode import PACKAGE
 
 WITH_EXTRAS = {"integrations",
     "cli.dashboard", "cli.local", "cli.runcontroller", "cli.servehistory", "dashboard", "history", "local", "manager",
-    "webaccess",
+    "reports", "webaccess",
 }  # fmt: skip
 """The rooms that may import libraries of extras. All others are for every installation."""
 

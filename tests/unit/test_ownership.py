@@ -27,6 +27,7 @@ OWNERS: Final = {
     "machine/parts/dependencies/dependencies.py": "RoleOrder",
     "machine/parts/gangs/gangstate.py": "GangState",
     "machine/parts/kueue/queueing.py": "Queueing",
+    "machine/parts/progress/reportedprogress.py": "ReadReports",
 }
 """By file, the class that changes records: the tracker and, each for its own fields of the status, states of parts."""
 
@@ -36,8 +37,9 @@ HOLDERS: Final = {"machine", "controller", "manager"}
 MARKS: Final = {"change", "move", "move_framework"}
 """Methods of the owner that mark what changed."""
 
-UNMARKED: Final = {"encoded", "task_counts", "phase", "reason", "message"}
-"""A cache, counts, and the headline, which follow from marked changes: no status is written for them alone."""
+UNMARKED: Final = {"encoded", "task_counts", "phase", "reason", "message", "progress"}
+"""A cache, counts, and the headline, which follow from marked changes: no status is written for them alone. Progress is
+written with the next change or after a minute, and no action waits for it."""
 
 MUTATORS: Final = {"append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"}
 

@@ -74,7 +74,14 @@ PODS = _builtin(
 CONFIGMAPS = _builtin("", "v1", "ConfigMap", "configmaps", short=("cm",))
 EVENTS = _builtin("", "v1", "Event", "events", short=("ev",))
 SECRETS = _builtin("", "v1", "Secret", "secrets")
-SERVICEACCOUNTS = _builtin("", "v1", "ServiceAccount", "serviceaccounts", short=("sa",))
+SERVICEACCOUNTS = _builtin(
+    "",
+    "v1",
+    "ServiceAccount",
+    "serviceaccounts",
+    short=("sa",),
+    more=(Subresource("token", "TokenRequest", ("create",), "authentication.k8s.io", "v1"),),
+)
 PERSISTENTVOLUMECLAIMS = _builtin(
     "", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", short=("pvc",), status=True
 )

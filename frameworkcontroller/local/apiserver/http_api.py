@@ -201,6 +201,8 @@ class HttpApi:
                 return subresources.create_binding(registry, request, endpoint)
             case "eviction":
                 return subresources.create_eviction(registry, request, endpoint)
+            case "token":
+                return self._reviews.accounts.create(request, endpoint)
             case "log":
                 return await subresources.read_log(registry, self.logs, request, endpoint)
             case "exec" | "attach" | "portforward":

@@ -16,6 +16,7 @@ import yaml
 from aiohttp import web
 
 from frameworkcontroller.local.apiserver import builtin_resources
+from frameworkcontroller.local.apiserver.accounttokens import AccountTokens
 from frameworkcontroller.local.apiserver.api_resources import ApiResource
 from frameworkcontroller.local.apiserver.authentication import Authenticator
 from frameworkcontroller.local.apiserver.claim_protection import ClaimProtection, ClaimStrategy
@@ -122,7 +123,7 @@ class ApiServer:
             self._controllers = (*self._controllers, *of_nodes)
         self.registry.admission = [NamespaceLifecycle(self.registry), self._definitions, self._quotas]
         self._handlers = ResourceHandlers(self.registry, source, bookmark_interval)
-        self.reviews = Reviews(self.authenticator.token, {})
+        self.reviews = Reviews(self.authenticator.token, {}, AccountTokens(self.registry, wall))
         self._api = HttpApi(
             self.registry, self._handlers, self.authenticator, reviews=self.reviews, logs=logs, observe=observe
         )

@@ -10,14 +10,12 @@ from aiohttp import web
 
 from frameworkcontroller.api import gojson
 from frameworkcontroller.local.apiserver import api_errors
+from frameworkcontroller.local.apiserver.accounttokens import API_AUDIENCE, AccountTokens
 from frameworkcontroller.local.apiserver.api_resources import ApiResource
 from frameworkcontroller.local.apiserver.endpoints import Endpoint
 from frameworkcontroller.local.apiserver.http_bodies import ServedRequest, answer
 from frameworkcontroller.local.apiserver.object_records import Json
 from frameworkcontroller.local.apiserver.status_causes import invalid
-
-API_AUDIENCE: Final = "https://kubernetes.default.svc"
-"""The audience of tokens for the API server."""
 
 _CLUSTERS_USER: Final = {"username": "local", "groups": ["system:masters", "system:authenticated"]}
 
@@ -44,6 +42,8 @@ class Reviews:
     """The cluster's own token."""
     holders: Mapping[str, TokenHolder]
     """The holders of other tokens. These tokens are for reviews only: the API server itself admits none of them."""
+    accounts: AccountTokens
+    """The tokens of ServiceAccounts."""
     allows: Callable[[Mapping[str, Any]], bool] = _everything
     """Decides a SubjectAccessReview by its spec."""
 
@@ -82,8 +82,11 @@ class Reviews:
         if not token:
             raise api_errors.bad_request("token is required for TokenReview in authentication")
         asked = set(spec.get("audiences") or (API_AUDIENCE,))
+        user: Json
         if token == self.token:
             user, audiences = _CLUSTERS_USER, asked & {API_AUDIENCE}
+        elif (account := self.accounts.holder(token)) is not None:
+            user, audiences = account[0], asked & account[1]
         else:
             holder = self.holders.get(token, TokenHolder("", audiences=frozenset()))
             user = {"username": holder.username, "groups": list(holder.groups)}

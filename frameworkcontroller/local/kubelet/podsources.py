@@ -10,7 +10,7 @@ import orjson
 
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import NotFound
-from frameworkcontroller.kube.resources import CONFIGMAPS, PERSISTENTVOLUMECLAIMS, SECRETS
+from frameworkcontroller.kube.resources import CONFIGMAPS, PERSISTENTVOLUMECLAIMS, SECRETS, SERVICEACCOUNTS
 from frameworkcontroller.local.kubelet.volumebinder import decode_claim
 
 
@@ -45,6 +45,25 @@ class PodSources:
             **{key: base64.b64decode(value) for key, value in (body.get("binaryData") or {}).items()},
             **{key: value.encode() for key, value in (body.get("data") or {}).items()},
         }
+
+    async def token(self, pod: Mapping[str, Any], source: Mapping[str, Any]) -> bytes:
+        """A token of the Pod's ServiceAccount, bound to the Pod, for the source's audience. Raises ConfigError."""
+        metadata, account = pod["metadata"], pod["spec"].get("serviceAccountName") or "default"
+        bound = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
+        spec = {
+            "audiences": [source["audience"]],
+            "expirationSeconds": source.get("expirationSeconds") or 3600,
+            "boundObjectRef": bound,
+        }
+        body = orjson.dumps({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec})
+        try:
+            answer = await self._client.create(
+                SERVICEACCOUNTS, body, self._namespace, name=account, subresource="token"
+            )
+        except NotFound as error:
+            raise ContainerConfigError(f"failed to fetch token: {error}") from None
+        token: str = orjson.loads(answer)["status"]["token"]
+        return token.encode()
 
     async def claim(self, name: str) -> str:
         """The uid of a bound PersistentVolumeClaim. Raises ConfigError if it cannot be used now."""

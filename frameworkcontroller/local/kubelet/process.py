@@ -55,12 +55,13 @@ from frameworkcontroller.local.kubelet.termination import (
     start_failure,
     termination_message,
 )
-from frameworkcontroller.local.kubelet.volumes import make_volumes
+from frameworkcontroller.local.kubelet.volumes import make_volumes, renew_tokens, renewal_sec
 
 LOG_LIMIT_BYTES: Final = 10 << 20
 """Maximum size of a container's log file; the older half is dropped."""
 
 _LAST_LINES_SECONDS: Final = 1.0
+_RENEW_AGAIN_SECONDS: Final = 10.0
 
 Printed = Callable[[NodePod, str, bytes], None]
 """Called with Pod, container and each line that it prints, without the newline."""
@@ -74,6 +75,7 @@ class _Pod:
     inside: PodSurroundings
     containers: dict[str, _Container] = field(default_factory=dict)
     preparing: asyncio.Task[None] | None = None
+    renewing: asyncio.Task[None] | None = None
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     reporting: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -431,6 +433,20 @@ class ProcessRuntime:
             # Another Pod may look it up as soon as it is reported.
             await self.names.published()
             self._kubelet.prepared(uid, address)
+            if (seconds := renewal_sec(inside.manifest)) is not None:
+                state.renewing = self._run(state, self._renew_tokens(state, seconds))
+
+    async def _renew_tokens(self, state: _Pod, seconds: float) -> None:
+        inside = state.inside
+        delay = seconds
+        while True:
+            await asyncio.sleep(delay)
+            try:
+                await renew_tokens(inside.manifest, inside.volumes, inside.sources, user_of_all(inside.manifest))
+                delay = seconds
+            except (ContainerConfigError, KubeError, OSError) as error:
+                log.warning("[%s]: Cannot renew the tokens: %s", state.record.key, error)
+                delay = _RENEW_AGAIN_SECONDS
 
     async def _learn_service(self, pod: NodePod) -> None:
         """Look for the Service of the Pod's subdomain, unless the informer has shown it already."""

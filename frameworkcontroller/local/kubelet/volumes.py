@@ -1,8 +1,9 @@
 """Creates a Pod's volumes as directories, and lists the mounts of its containers.
 
 Supported: emptyDir, hostPath, persistentVolumeClaim, configMap, secret, downwardAPI, and projected of the last three.
-Data from the API server is not updated after the Pod's start. Other kinds need a network, a driver or privileges: those
-that are mapped to a directory of this machine use that, others fail the Pod.
+Data from the API server is not updated after the Pod's start, except tokens with an audience of their own. Other kinds
+need a network, a driver or privileges: those that are mapped to a directory of this machine use that, others fail the
+Pod.
 """
 
 from __future__ import annotations
@@ -129,14 +130,52 @@ async def make_volumes(
         if volume.get("projected"):
             for source in volume["projected"].get("sources") or ():
                 mode = volume["projected"].get("defaultMode")
-                _write(path, await _files(source, mode, downward, sources, service_account), user)
+                _write(path, await _files(pod, source, mode, downward, sources, service_account), user)
         else:
-            _write(path, await _files(volume, None, downward, sources, service_account), user)
+            _write(path, await _files(pod, volume, None, downward, sources, service_account), user)
     return made
 
 
+_USUAL_TOKEN_SEC: Final = 3600
+_RENEW_AFTER: Final = 0.8
+"""The part of a token's life after which kubelets renew it."""
+
+
+def renewal_sec(pod: Json) -> float | None:
+    """Seconds after which the tokens in the Pod's volumes are renewed, None if there are none to renew."""
+    lives = [token.get("expirationSeconds") or _USUAL_TOKEN_SEC for _, token in _own_tokens(pod)]
+    return _RENEW_AFTER * min(lives) if lives else None
+
+
+async def renew_tokens(
+    pod: Json, volumes: Mapping[str, Path], sources: PodSources, user: tuple[int, int] | None
+) -> None:
+    """Replace the tokens in the Pod's volumes. Raises ConfigError, KubeError, OSError."""
+    for volume, source in _own_tokens(pod):
+        path = volumes[volume] / _inside(source["path"])
+        new = path.with_name(f"{path.name}.new")
+        new.unlink(missing_ok=True)
+        write_new(new, await sources.token(pod, source), 0o600, user)
+        new.replace(path)
+
+
+def _own_tokens(pod: Json) -> list[tuple[str, Json]]:
+    """The tokens with an audience of their own, with the names of their volumes."""
+    return [
+        (volume["name"], token)
+        for volume in pod["spec"].get("volumes") or ()
+        for source in (volume.get("projected") or {}).get("sources") or ()
+        if (token := source.get("serviceAccountToken")) and token.get("audience")
+    ]
+
+
 async def _files(
-    source: Json, mode: int | None, downward: DownwardApi, sources: PodSources, service_account: Mapping[str, bytes]
+    pod: Json,
+    source: Json,
+    mode: int | None,
+    downward: DownwardApi,
+    sources: PodSources,
+    service_account: Mapping[str, bytes],
 ) -> dict[str, _File]:
     """The files of one source, with modes, by path in the volume."""
     for field, kind in (("configMap", "configmap"), ("secret", "secret")):
@@ -151,7 +190,10 @@ async def _files(
             for item in reference.get("items") or ()
         }
     if reference := source.get("serviceAccountToken"):
-        return {reference["path"]: _File(service_account.get("token", b""), 0o600, private=True)}
+        # The API server takes the cluster's own token only.
+        own = bool(reference.get("audience"))
+        token = await sources.token(pod, reference) if own else service_account.get("token", b"")
+        return {reference["path"]: _File(token, 0o600, private=True)}
     return {}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from frameworkcontroller.api.completion import CompletionStatus
-from frameworkcontroller.api.objects import PodRecord, PodTrouble
+from frameworkcontroller.api.objects import ConfigMapRecord, PodRecord, PodTrouble
 from frameworkcontroller.api.status import TaskStatus
 from frameworkcontroller.machine.kernel.agenda import TaskKey
 from frameworkcontroller.machine.kernel.manifests import PodTemplate
@@ -25,6 +25,8 @@ class AttemptLife:
     """When (monotonic seconds) the ConfigMap was first seen to be terminating without Pods."""
     templates: dict[str, PodTemplate] = field(default_factory=dict)
     """Encoded Pods by role, of this generation."""
+    dropped_configmap: ConfigMapRecord | None = None
+    """Last state of a ConfigMap that the cache has dropped, if it has progress."""
     dropped: dict[TaskKey, PodRecord] = field(default_factory=dict)
     """Last states of recorded Pods that the cache has dropped, if they have conditions and no completion is decided."""
     left_running: dict[TaskKey, tuple[str, float]] = field(default_factory=dict)
@@ -41,7 +43,7 @@ class AttemptLife:
 
     def forget_tasks(self) -> None:
         """Forget all Tasks, as the attempt is over."""
-        self.alone_since = None
+        self.alone_since = self.dropped_configmap = None
         for known in (self.templates, self.dropped, self.left_running, self.troubled):
             known.clear()
 

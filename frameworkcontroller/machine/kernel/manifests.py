@@ -27,8 +27,10 @@ _MAX_RAW_BYTES: Final = 4 * MAX_BODY_BYTES
 """Size from which a template in progress is given up: its words are longer than their values, but fewer than this."""
 
 
-def configmap_body(framework: Framework, attempt_id: int, labels: Mapping[str, str]) -> bytes:
-    """The ConfigMap of an attempt. ``labels``: of parts.
+def configmap_body(
+    framework: Framework, attempt_id: int, labels: Mapping[str, str], data: Mapping[str, str] | None = None
+) -> bytes:
+    """The ConfigMap of an attempt. ``labels`` and ``data``: of parts.
 
     Its foregroundDeletion finalizer holds it, and with it the next attempt, until the last Pod of the attempt is gone.
     """
@@ -50,6 +52,7 @@ def configmap_body(framework: Framework, attempt_id: int, labels: Mapping[str, s
                 "ownerReferences": [framework_reference(framework)],
                 "finalizers": [names.FOREGROUND_FINALIZER],
             },
+            **({"data": data} if data else {}),
         }
     )
 

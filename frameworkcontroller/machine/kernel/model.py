@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import TypeVar
 
+from frameworkcontroller.api import names
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.historyrecords import RecordId, Trigger
 from frameworkcontroller.api.objects import ClaimRecord, CompanionRecord, ConfigMapRecord, ContainerRun, PodRecord
@@ -54,6 +55,22 @@ SnapshotTrigger = Trigger
 
 
 @dataclass(frozen=True, slots=True)
+class Reporting:
+    """Where Pods report their progress. ``url``: of this controller's report server, without a slash at its end.
+
+    ``ca_pem``: the CA of its certificate. ``audience``: of the tokens that it takes.
+    """
+
+    url: str
+    ca_pem: str
+    audience: str = names.PROGRESS_AUDIENCE
+
+    def url_of(self, namespace: str, framework: str, attempt_id: int) -> str:
+        """The URL to which the Pods of an attempt post."""
+        return f"{self.url}/apis/progress/v1/namespaces/{namespace}/frameworks/{framework}/attempts/{attempt_id}"
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """Configured limits (docs/configuration.md)."""
 
@@ -80,6 +97,8 @@ class Limits:
     keep_logs: KeepLogs = KeepLogs.NONE
     log_capture_sec: float = 10.0
     """The longest time for which the deletion of a Pod waits for its logs."""
+    reporting: Reporting | None = None
+    """None: this controller has no report server."""
 
 
 @dataclass(slots=True)
@@ -88,7 +107,9 @@ class Env:
 
     ``now``: wall clock in seconds since the epoch, for times in statuses; it may be set. ``clock``: monotonic seconds,
     for waiting. ``answer_sec``: the time in which the API server answers status writes, smoothed over all Frameworks
-    of the process (``pacing.AnswerTimes``).
+    of the process (``pacing.AnswerTimes``). ``reports_since``: the time by ``clock`` since when no report of progress
+    can have escaped this process, None while one can: it holds the lease, its cache of ConfigMaps is current, and its
+    report server takes and writes reports.
     """
 
     now: float
@@ -96,6 +117,7 @@ class Env:
     rng: random.Random
     limits: Limits
     answer_sec: float = 0.0
+    reports_since: float | None = None
 
     @property
     def second(self) -> int:

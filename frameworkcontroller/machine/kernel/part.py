@@ -214,6 +214,10 @@ class Part:
         """The labels for the ConfigMap of the attempt."""
         return {}
 
+    def configmap_data(self, ctx: Context) -> Mapping[str, str]:
+        """The data for the ConfigMap of the attempt."""
+        return {}
+
     def creating_pod(self, ctx: Context, task: TaskStatus) -> tuple[str, ...]:
         """Note that the Pod is to be created. Return the path of a field that the answer is to show."""
         return ()

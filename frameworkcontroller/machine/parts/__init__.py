@@ -11,9 +11,12 @@ from frameworkcontroller.machine.parts.gangs.gangs import GangPart
 from frameworkcontroller.machine.parts.history.archiving import HistoryPart
 from frameworkcontroller.machine.parts.kueue.kueue import KueuePart
 from frameworkcontroller.machine.parts.logs.podlogs import LogPart
+from frameworkcontroller.machine.parts.progress.reportedprogress import ProgressPart
 from frameworkcontroller.machine.parts.service.hostservice import ServicePart
 
 PARTS: Final = Parts(
+    # Takes reported progress into the status before.
+    ProgressPart(),
     # Adopts, marks and deletes volume claims before the Tasks are looked at. May delay a Pod.
     ClaimPart(),
     # Creates the Service before. May delay the ConfigMap.

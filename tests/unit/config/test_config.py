@@ -11,7 +11,14 @@ from frameworkcontroller.api.failurespec import IntRange, PodPattern
 from frameworkcontroller.api.historyrecords import SNAPSHOT_TRIGGERS
 from frameworkcontroller.api.objects import ContainerRecord, Identity, PodRecord
 from frameworkcontroller.api.podgroups import GangScheduler
-from frameworkcontroller.config.config import Config, ConfigurationError, LeaderElection, load_config, shipped_config
+from frameworkcontroller.config.config import (
+    Config,
+    ConfigurationError,
+    LeaderElection,
+    ProgressReports,
+    load_config,
+    shipped_config,
+)
 from frameworkcontroller.machine.kernel.model import SnapshotTrigger
 
 
@@ -89,6 +96,7 @@ history:
   cluster: east 1
   logs: {keep: All, tailBytes: 1024, captureSeconds: 3, concurrency: 2}
 kueue: {mode: enabled}
+progressReports: {bindAddress: ":10281", url: "https://reports.example:8443"}
 podFailureSpec: []
 """
 
@@ -265,6 +273,20 @@ BIND = 'must be host:port, :port for every address of this machine, or "" for no
         ),
         ('history:\n  cluster: "a\\nb"', "2: history.cluster: 'a\\nb': must be printable text"),
         ("kueue:\n  mode: auto", "2: kueue.mode: 'auto': must be disabled or enabled"),
+        (
+            "progressReports:\n  bindAddress: 10281",
+            "2: progressReports.bindAddress: 10281: must be text (put it in quotes)",
+        ),
+        (
+            "progressReports:\n  bindAddress: x",
+            "2: progressReports.bindAddress: 'x': must be host:port, :port for every address of this machine, or "
+            '"" for none',
+        ),
+        (
+            "progressReports:\n  url: http://reports:1",
+            "2: progressReports.url: 'http://reports:1': must be https://host:port",
+        ),
+        ("progressReports:\n  url: reports", "2: progressReports.url: 'reports': must be https://host:port"),
         ("logObjectSnapshot: true", "1: logObjectSnapshot: true: must be a mapping"),
         (
             "logObjectSnapshot:\n  framework:\n    onFrameworkRetry: 'no'",
@@ -502,3 +524,11 @@ def test_an_unknown_attribute_is_accepted_with_a_warning(tmp_path: Path, caplog:
         f"{tmp_path}/frameworkcontroller.yaml:3: podFailureSpec[0].type.attributes: 'Transiet': "
         "is ignored by all retry policies; did you mean Transient?"
     ]
+
+
+def test_the_address_for_pods() -> None:
+    assert ProgressReports().address is None
+    in_cluster = ProgressReports(bind_address=":10281")
+    assert in_cluster.url_in("fc") == "https://frameworkcontroller-progress.fc.svc"
+    assert ProgressReports(bind_address="127.0.0.1:0").url_in("fc") is None
+    assert ProgressReports(bind_address=":1", url="https://there:2").url_in("fc") == "https://there:2"

@@ -27,4 +27,6 @@ def test_a_part_is_in_the_plans_once_spec_or_configuration_uses_it() -> None:
     assert "LogPart" in active(replace(limits(), keep_logs=KeepLogs.FAILED))
     assert "DependencyPart" in active(limits(), role(), dependent)
     assert "ServicePart" in active(limits(), network={})
+    assert "ProgressPart" in active(limits(), progress={})
+    assert "ProgressPart" in active(limits(), checkpointGraceSeconds=60)
     assert "GangPart" in active(limits(), scheduling={"schedulingPolicy": {"gang": {}}})

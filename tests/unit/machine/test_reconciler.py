@@ -11,7 +11,7 @@ from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.gates import STOPPED
 from frameworkcontroller.machine.kernel.actions import Create
 from frameworkcontroller.machine.kernel.batch import WIDTH
-from frameworkcontroller.machine.kernel.model import Urgency
+from frameworkcontroller.machine.kernel.model import Urgency, require
 from frameworkcontroller.machine.kernel.protocol import (
     Act,
     Done,
@@ -1246,8 +1246,8 @@ def test_a_completed_framework_is_due_at_the_end_of_its_retention() -> None:
     driver.serve(*driver.until(Remove, "f-a-0"))
     goes(world, driver, "f-a-0")
     driver.serve(*driver.until(Remove, "f-attempt"))
-    world.configmap = None
-    driver.reconciler.on_configmap_dropped("uid-of-f-attempt")
+    last, world.configmap = require(world.configmap, "ConfigMap"), None
+    driver.reconciler.on_configmap_dropped(last)
     assert driver.settle() == Done(world.limits.framework_completed_retain_sec)
     assert world.status["state"] == "Completed"
     world.clock += world.limits.framework_completed_retain_sec

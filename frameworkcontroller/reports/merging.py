@@ -1,0 +1,222 @@
+"""How reports are merged into the progress of an attempt. Pure.
+
+Several Pods may report, and each report may reach another replica, so two functions merge: `Pending.add` the reports
+that one process gets, and `merged` the pending ones of a process into the stored progress. Rules:
+
+- A field has its latest value; a report without it leaves it.
+- A report is a change if its step or percentage differs from the same Pod's report before, or if it has a checkpoint.
+  The first report of a Pod is a change. The stored reporters have each Pod's last step and percentage, as the report
+  before may have reached another replica.
+- Times never go back. They are by the clocks of the replicas. A stored time in the future is of a clock that is ahead:
+  the next change is one second later, so that every change shows.
+
+A change is never missed. Where the order of the reports of two replicas is unknown, a report may count as one that is
+none: once for each replica and change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import orjson
+
+from frameworkcontroller.api.timestamps import LAST_TIME, format_time, parse_time
+from frameworkcontroller.reports.reportbody import MAX_METRICS, Mark, Report
+
+MAX_REPORTERS: Final = 32
+"""Pods whose last report is stored. A report of another Pod is a change if none of these has its step and
+percentage."""
+
+_MAX_STORED_BYTES: Final = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Reporter:
+    """The last step and percentage of a Pod. ``since``, ``until``: the times of the first and the last such report."""
+
+    mark: Mark
+    since: int
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The stored progress of an attempt. Times are in seconds since the epoch. ``reporters``: by the Pod's UID."""
+
+    report_time: int
+    percentage: float | None = None
+    remaining_seconds: int | None = None
+    step: int | None = None
+    metrics: tuple[tuple[str, float], ...] | None = None
+    change_time: int | None = None
+    checkpoint_time: int | None = None
+    reporters: Mapping[str, Reporter] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Pending:
+    """Reports of one attempt that this process has not stored yet."""
+
+    report_time: int = 0
+    percentage: float | None = None
+    remaining_seconds: int | None = None
+    step: int | None = None
+    metrics: tuple[tuple[str, float], ...] | None = None
+    change_time: int | None = None
+    """Of the last report that differs from the same Pod's report before, to this process."""
+    checkpoint_time: int | None = None
+    reporters: dict[str, Reporter] = field(default_factory=dict)
+
+    def add(self, pod_uid: str, report: Report, now: int, before: Reporter | None) -> Reporter:
+        """Add a report. ``before``: the last result for this Pod, None if that is unknown."""
+        self.report_time = max(self.report_time, now)
+        for name in ("percentage", "remaining_seconds", "step", "metrics"):
+            value = getattr(report, name)
+            if value is not None:
+                setattr(self, name, value)
+        if before is None:
+            reporter = Reporter(report.mark, now, now)
+        elif report.mark.differs(before.mark):
+            reporter = Reporter(report.mark.after(before.mark), now, now)
+            self.change_time = _later(self.change_time, now)
+        else:
+            reporter = Reporter(before.mark, before.since, max(now, before.until))
+        if report.checkpoint:
+            self.change_time = _later(self.change_time, now)
+            self.checkpoint_time = _later(self.checkpoint_time, now)
+        self.reporters[pod_uid] = reporter
+        return reporter
+
+    def add_all(self, newer: Pending) -> None:
+        """Add the reports that came while these were being stored in vain."""
+        self.report_time = max(self.report_time, newer.report_time)
+        for name in ("percentage", "remaining_seconds", "step", "metrics"):
+            if getattr(newer, name) is not None:
+                setattr(self, name, getattr(newer, name))
+        self.change_time = _later(self.change_time, newer.change_time)
+        self.checkpoint_time = _later(self.checkpoint_time, newer.checkpoint_time)
+        self.reporters |= newer.reporters
+
+
+def merged(stored: Progress | None, pending: Pending, now: int) -> Progress:
+    """Merge pending reports into the stored progress. ``now``: by the clock of this process."""
+    stored = stored or Progress(report_time=0)
+    changed = _later(pending.change_time, _changed_elsewhere(stored, pending.reporters, now))
+    is_latest = pending.report_time >= stored.report_time or stored.report_time > now
+
+    def latest(name: str) -> Any:
+        old, new = getattr(stored, name), getattr(pending, name)
+        return old if new is None or (old is not None and not is_latest) else new
+
+    return Progress(
+        report_time=max(stored.report_time, pending.report_time),
+        percentage=latest("percentage"),
+        remaining_seconds=latest("remaining_seconds"),
+        step=latest("step"),
+        metrics=latest("metrics"),
+        change_time=_advanced(stored.change_time, changed, now),
+        checkpoint_time=_advanced(stored.checkpoint_time, pending.checkpoint_time, now),
+        reporters=_reporters(stored.reporters, pending.reporters, now),
+    )
+
+
+def _changed_elsewhere(stored: Progress, reporters: Mapping[str, Reporter], now: int) -> int | None:
+    """The time of the last report that differs from the stored one of its Pod."""
+    changed: int | None = None
+    marks = {one.mark for one in stored.reporters.values()}
+    for uid, reporter in reporters.items():
+        known = stored.reporters.get(uid)
+        if known is None:
+            if len(stored.reporters) < MAX_REPORTERS or reporter.mark not in marks:
+                changed = _later(changed, reporter.since)
+        elif reporter.mark.differs(known.mark):
+            # If the other report came between these, the last of these is the one that differs.
+            is_after = reporter.since >= known.until or known.until > now
+            changed = _later(changed, reporter.since if is_after else reporter.until)
+    return changed
+
+
+def _reporters(stored: Mapping[str, Reporter], new: Mapping[str, Reporter], now: int) -> Mapping[str, Reporter]:
+    found = dict(stored)
+    for uid, reporter in new.items():
+        known = stored.get(uid)
+        if known is None:
+            found[uid] = reporter
+        elif reporter.until >= known.until or known.until > now:
+            found[uid] = replace(reporter, mark=reporter.mark.after(known.mark))
+    if len(found) > MAX_REPORTERS:
+        # The order of the UIDs makes it the same in all replicas.
+        newest = sorted(found.items(), key=lambda item: (item[1].until, item[0]), reverse=True)[:MAX_REPORTERS]
+        return dict(newest)
+    return found
+
+
+def _later(one: int | None, other: int | None) -> int | None:
+    return max((time for time in (one, other) if time is not None), default=None)
+
+
+def _advanced(stored: int | None, new: int | None, now: int) -> int | None:
+    if stored is None or new is None:
+        return new if stored is None else stored
+    return min(stored + 1, LAST_TIME) if stored > now else max(stored, new)
+
+
+# --- the data of the ConfigMap ---
+
+
+def encode_progress(progress: Progress) -> str:
+    """The value of the key ``progress``."""
+    values = {
+        "percentage": None if progress.percentage is None else int(progress.percentage),
+        "remainingSeconds": progress.remaining_seconds,
+        "step": progress.step,
+        "metrics": [{"name": name, "value": value} for name, value in progress.metrics or ()] or None,
+        "lastReportTime": format_time(progress.report_time),
+        "lastChangeTime": None if progress.change_time is None else format_time(progress.change_time),
+        "lastCheckpointTime": None if progress.checkpoint_time is None else format_time(progress.checkpoint_time),
+    }
+    return orjson.dumps({key: value for key, value in values.items() if value is not None}).decode()
+
+
+def encode_reporters(reporters: Mapping[str, Reporter]) -> str:
+    """The value of the key ``reporters``."""
+    return orjson.dumps({uid: [*one.mark, one.since, one.until] for uid, one in reporters.items()}).decode()
+
+
+def decode_stored(progress: Any, reporters: Any) -> Progress | None:
+    """The progress in the two values. None if it is absent or invalid: users can edit it."""
+    if not isinstance(progress, str) or len(progress) > _MAX_STORED_BYTES:
+        return None
+    try:
+        body = orjson.loads(progress)
+        metrics = tuple((str(one["name"]), float(one["value"])) for one in body.get("metrics") or ())
+        return Progress(
+            report_time=parse_time(body["lastReportTime"]),
+            percentage=_known(body, "percentage", float),
+            remaining_seconds=_known(body, "remainingSeconds", int),
+            step=_known(body, "step", int),
+            metrics=metrics[:MAX_METRICS] or None,
+            change_time=_known(body, "lastChangeTime", parse_time),
+            checkpoint_time=_known(body, "lastCheckpointTime", parse_time),
+            reporters=_decode_reporters(reporters),
+        )
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError):
+        return None
+
+
+def _known(body: Mapping[str, Any], key: str, read: Any) -> Any:
+    return None if body.get(key) is None else read(body[key])
+
+
+def _decode_reporters(text: Any) -> Mapping[str, Reporter]:
+    if not isinstance(text, str) or len(text) > _MAX_STORED_BYTES:
+        return {}
+    try:
+        return {
+            uid: Reporter(Mark(percentage, step), int(since), int(until))
+            for uid, (percentage, step, since, until) in list(orjson.loads(text).items())[:MAX_REPORTERS]
+        }
+    except (ValueError, TypeError, AttributeError, OverflowError):
+        return {}
