@@ -51,11 +51,11 @@ class ShownProgress:
 
     @property
     def step(self) -> str:
-        """``step 1,200 of 5,000``; "" without a step."""
+        """``1,200 of 5,000``; "" without a step."""
         if self.progress.step is None:
             return ""
         total = next((one.value for one in self.progress.metrics if one.name == _TOTAL), 0)
-        return f"step {self.progress.step:,}{f' of {total:,.0f}' if total >= max(1, self.progress.step) else ''}"
+        return f"{self.progress.step:,}{f' of {total:,.0f}' if total >= max(1, self.progress.step) else ''}"
 
     @property
     def metrics(self) -> Sequence[tuple[str, str]]:
@@ -86,17 +86,17 @@ class ShownProgress:
         """Percentage, step and the first metrics: the words that do not change with time."""
         percentage = "" if self.percentage is None else f"{self.percentage}%"
         metrics = [f"{name} {value}" for name, value in self.metrics[:_LINE_METRICS]]
-        return [*filter(None, (percentage, self.step)), *metrics]
+        return [*filter(None, (percentage, self.step and f"step {self.step}")), *metrics]
 
     def sentence(self, now: float) -> str:
         """Return ``42%, step 1,200, loss 0.25, 12m left, last checkpoint 3m ago``."""
         text = ", ".join([*self.facts, *self._times(now, checkpoint=True)])
-        return f"{self.attempt}: {text}" if self.attempt else text
+        return ": ".join(filter(None, (self.attempt, text)))
 
     def short(self, now: float) -> str:
         """Return ``42%, 12m left``."""
         text = ", ".join([*self.facts[:1], *self._times(now, checkpoint=False)])
-        return f"{text} ({self.attempt})" if self.attempt else text
+        return " ".join(filter(None, (text, self.attempt and f"({self.attempt})")))
 
     def _times(self, now: float, *, checkpoint: bool) -> Iterator[str]:
         progress = self.progress
