@@ -228,7 +228,8 @@ def _columns(query: ListQuery, hidden: Collection[str]) -> Iterable[ListColumn]:
         is_sorted = key == query.sort
         descending = not query.descending if is_sorted else key in _DESCENDING_FIRST
         href = replace(query, sort=key, descending=descending, page=0, after="").href
-        yield ListColumn(key, key.capitalize(), href, ("descending" if query.descending else "ascending") if is_sorted else "")
+        order = ("descending" if query.descending else "ascending") if is_sorted else ""
+        yield ListColumn(key, key.capitalize(), href, order)
 
 
 def _empty(shell: Shell, query: ListQuery, *, listed: bool) -> Empty:

@@ -55,11 +55,11 @@ class ShownProgress:
         if self.progress.step is None:
             return ""
         total = next((one.value for one in self.progress.metrics if one.name == _TOTAL), 0)
-        return f"{self.progress.step:,}{f' of {total:,.0f}' if total >= max(1, self.progress.step) else ''}"
+        return f"{self.progress.step:,}{f' of {figure(total)}' if total >= max(1, self.progress.step) else ''}"
 
     @property
     def metrics(self) -> Sequence[tuple[str, str]]:
-        """Names and figures, losses first, without those of the step."""
+        """Names and figures, losses first. The step includes the others."""
         shown = [one for one in self.progress.metrics if one.name not in _OF_STEP]
         shown.sort(key=lambda one: not _is_loss(one))
         return [(clean_line(one.name), figure(one.value)) for one in shown]
@@ -142,7 +142,7 @@ def shown_progress(progress: ProgressStatus, attempt: int, state: str, interval:
 
 def figure(value: float) -> str:
     """Format a metric: ``0.25``, ``1,200``, ``2.517e-05``."""
-    return f"{value:,.0f}" if value.is_integer() and abs(value) < 1e9 else f"{value:.4g}"
+    return f"{value:,.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.4g}"
 
 
 def _is_loss(metric: ProgressMetric) -> bool:
