@@ -100,14 +100,15 @@ def cost_columns(costs: Mapping[str, Any]) -> Columns:
 def total_row(rows: Sequence[Row]) -> Row:
     """Return the row for all attempts."""
     last = rows[-1]
+    # As a row of an attempt, so that all columns can show it.
     return {
         **dict.fromkeys(last),
         "id": TOTAL,
         "avoidedNodes": (),
-        "current": last["current"],
+        "current": False,
         "started": rows[0]["started"],
         "completed": last["completed"],
-        **{name: sum(one[name] or 0 for one in rows) for name in ("tasks", "failedTasks", "logs") if name in last},
+        **{name: sum(one[name] or 0 for one in rows) for name in ("failedTasks", "logs") if name in last},
     }
 
 
