@@ -26,7 +26,7 @@ ENDS = [1, -252, -241, 0]
 """The failure, the hang, the preemption and the end."""
 
 
-async def wait_for(client: KubeClient, what: str, holds: Callable[[dict[str, Any]], bool]) -> None:
+async def wait_for(client: KubeClient, state: str, holds: Callable[[dict[str, Any]], bool]) -> None:
     """Wait for a state of the training, and print its progress meanwhile."""
     shown, until = "", time.monotonic() + PATIENCE_SEC
     while time.monotonic() < until:
@@ -43,7 +43,7 @@ async def wait_for(client: KubeClient, what: str, holds: Callable[[dict[str, Any
             if status["state"] == "Completed":
                 break
         await asyncio.sleep(0.3)
-    sys.exit(f"demo_training.py: never: {what}")
+    sys.exit(f"demo_training.py: never: {state}")
 
 
 def reports(attempt: int, step: int) -> Callable[[dict[str, Any]], bool]:
@@ -76,7 +76,7 @@ def history(kubeconfig: str, *arguments: str) -> list[str]:
 
 
 def wait_for_archive(kubeconfig: str) -> str:
-    """Wait until the archive has the last attempt. Return what did not happen as intended, else ""."""
+    """Wait until the archive has the last attempt. Return the unexpected ends, "" if there are none."""
     shown = subprocess.run(
         history(kubeconfig, "show", "long", "-o", "json"), check=True, stdout=subprocess.PIPE, text=True
     )
@@ -107,7 +107,7 @@ def main() -> int:
                 if not any("export KUBECONFIG" in line for line in cluster.stdout):
                     return 1
                 asyncio.run(play(kubeconfig, folder))
-                print("\n# What happened, and what it cost: kubectl framework history long\n", flush=True)
+                print("\n# The history of its attempts, and their cost: kubectl framework history long\n", flush=True)
                 problem = wait_for_archive(kubeconfig)
                 shown = subprocess.run(history(kubeconfig, "show", "long"), check=False).returncode
                 if problem:

@@ -1,4 +1,4 @@
-"""What the status of a Framework tells about its attempt: the first failure, the avoided nodes, the last steps."""
+"""The part of the status of a Framework that summarizes its attempt: first failure, avoided nodes, last steps."""
 
 from __future__ import annotations
 

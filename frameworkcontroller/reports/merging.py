@@ -7,7 +7,7 @@ that one process gets, and `merged` the pending ones of a process into the store
 - A report is a change if its step or percentage differs from the same Pod's report before, or if it has a checkpoint.
   The first report of a Pod is a change. The stored reporters have each Pod's last step and percentage, as the report
   before may have reached another replica.
-- The step of a checkpoint is that of its report. Without one, it is the last step of the Pod, or else of any Pod.
+- A checkpoint has the step of its report. Without one, it has the last step of the Pod, or else of any Pod.
 - Times never go back. They are by the clocks of the replicas. A stored time in the future is of a clock that is ahead:
   the next change is one second later, so that every change shows.
 

@@ -25,7 +25,7 @@ WORKER, WORKERS = int(os.environ["FC_TASK_INDEX"]), int(os.environ["WORKERS"])
 
 
 def report(step: int, *, checkpoint: bool = False) -> None:
-    """Tell the controller. Training goes on if that fails."""
+    """Tell the controller. A failure does not stop the training."""
     if "KUBEFLOW_TRAINER_SERVER_URL" not in os.environ:
         return
     status = {"progressPercentage": 100 * step // STEPS, "step": step, "checkpoint": checkpoint}

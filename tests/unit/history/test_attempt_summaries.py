@@ -56,7 +56,7 @@ async def test_the_archive_has_them_by_attempt(database_url: str) -> None:
             "certain": True,
         }
         assert (first["avoidedNodes"], first["lastStep"], first["checkpointStep"]) == (["n2", "n3"], 14, 10)
-        # The status still has those of the attempt before.
+        # The status still has the values of the attempt before.
         assert (second["firstFailure"], second["avoidedNodes"], second["lastStep"]) == (None, [], None)
         attempt: Any = await archive.read(GetAttempt("u", 0))
         assert {key: attempt[key] for key in ("firstFailure", "avoidedNodes", "lastStep", "checkpointStep")} == {
