@@ -11,7 +11,7 @@ TORCH ?= torch==2.13.0 numpy
 export TORCH
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-queue test lint types unit e2e chaos soak format docs pictures images audit lock clean
+.PHONY: help venv demo demo-queue demo-training test lint types unit e2e chaos soak format docs pictures images audit lock clean
 
 help: ## Show this list
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -42,6 +42,9 @@ demo: $(PRODUCT) ## Run the example Frameworks on a cluster in one process
 
 demo-queue: $(PRODUCT) ## Let two Frameworks compete for quota on such a cluster; needs kubectl
 	$(BIN)/python scripts/demo_queue.py
+
+demo-training: $(PRODUCT) ## Let a training hang, fail on a node and be preempted, and show what that cost
+	$(BIN)/python scripts/demo_training.py
 
 # Examples with libraries, for the list; the rest is in scripts/run_example.py. They must not be .PHONY.
 example-torch: ## Run elastic PyTorch training through rescales and failures; downloads PyTorch once

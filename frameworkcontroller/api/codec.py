@@ -343,6 +343,7 @@ def encode_report(progress: ProgressStatus) -> dict[str, Any]:
         "lastReportTime": _time(progress.last_report_time),
         "lastChangeTime": _time(progress.last_change_time),
         "lastCheckpointTime": _time(progress.last_checkpoint_time),
+        "lastCheckpointStep": progress.last_checkpoint_step,
     }
     return {key: value for key, value in values.items() if value is not None}
 

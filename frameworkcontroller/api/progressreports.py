@@ -43,5 +43,5 @@ def _metric(body: Any) -> ProgressMetric:
 
 
 def _is_in_range(found: ProgressStatus) -> bool:
-    values = found.remaining_seconds, found.step
+    values = found.remaining_seconds, found.step, found.last_checkpoint_step
     return 0 <= (found.percentage or 0) <= 100 and all(one is None or 0 <= one < 1 << 53 for one in values)

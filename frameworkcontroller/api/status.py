@@ -282,6 +282,7 @@ class ProgressStatus:
 
     ``first_report_time``: of the first report of the attempt that the controller has seen.
     ``last_change_time``: of the last report whose step, percentage or checkpoint differed from the one before.
+    ``last_checkpoint_step``: the step of the last checkpoint, None if it is not known.
     ``framework_attempt_id``: the attempt, until the first report of the next one.
     """
 
@@ -294,6 +295,7 @@ class ProgressStatus:
     last_report_time: Time | None = None
     last_change_time: Time | None = None
     last_checkpoint_time: Time | None = None
+    last_checkpoint_step: int | None = None
 
 
 @dataclass(slots=True, frozen=True)

@@ -86,7 +86,7 @@ def retries_text(one: Summary) -> str:
 
 
 def _progress(one: Summary, now: float) -> str:
-    return one.progress.short(now) if one.progress else _NONE
+    return (one.progress.short(now) if one.progress else "") or _NONE
 
 
 def _why(one: Summary) -> str:

@@ -88,7 +88,8 @@ class LineProgress:
         if status is None:
             return
         self._line(_name(key), status)
-        if not self._brief and (progress := progress_of(status, 0)) is not None and not progress.is_over:
+        progress = None if self._brief else progress_of(status, 0)
+        if progress is not None and progress.facts and not progress.is_over:
             self._once(f"{_name(key)} progress", _name(key), ", ".join(progress.facts))
         for role in status.attempt.roles:
             for task in role.tasks:

@@ -40,6 +40,7 @@ _COLUMNS: Final[Mapping[CostKey, ColumnElement[Any]]] = {
     CostKey.USER: frameworks.c.submitter,
     CostKey.NODE: tasks.c.node,
     CostKey.CODE: tasks.c.code,
+    CostKey.ATTEMPT: tasks.c.attempt,
 }
 
 
@@ -110,6 +111,8 @@ def _spans(query: CountCost, readable: Readable, by: CostKey) -> Subquery:
     unknown: list[ColumnElement[bool]] = [done.held.is_(None), done.completed.is_not(None), done.node.is_not(None)]
     if query.namespace:
         conditions.append(frameworks.c.namespace == clean(query.namespace))
+    if query.uid:
+        conditions.append(frameworks.c.uid == clean(query.uid))
     if query.since is not None:
         since = bounded(query.since)
         # Frameworks without a record since then are not read. Clocks of schedulers may be ahead.

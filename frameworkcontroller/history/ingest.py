@@ -47,6 +47,7 @@ from frameworkcontroller.api.historyrecords import (
 )
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.history.archiveerrors import RecordError
+from frameworkcontroller.history.attemptsummary import attempt_summary
 from frameworkcontroller.history.database import KEYS, attempts, frameworks, logs, pods, tasks
 from frameworkcontroller.history.dialects import clean
 from frameworkcontroller.history.holdings import COLUMNS, holding, queue_of, requests_of, user_of
@@ -341,6 +342,7 @@ def _add_framework(batch: RowBatch, record: HistoryRecord, time: int, line: byte
             "cause_index": cause_index,
             "cause_node": by_task[-1]["node"] if by_task else None,
             "progressed": _progressed(status, record.id.attempt),
+            **_summarized(record.object),
             "succeeded": int(_outcome(completion) is Outcome.SUCCEEDED),
             "record": pack(line),
         },
@@ -433,6 +435,18 @@ def _progressed(status: Mapping[str, Any], attempt: int) -> int | None:
         return None
     checkpoint = _time(progress.get("lastCheckpointTime"))
     return _time(progress.get("lastChangeTime")) if checkpoint is None else checkpoint
+
+
+def _summarized(framework: Mapping[str, Any]) -> Row:
+    """Return the columns of `attempt_summary`."""
+    found = attempt_summary(framework)
+    failure, avoided = found["firstFailure"], found["avoidedNodes"]
+    return {
+        "first_failure": None if failure is None else orjson.dumps(failure).decode(),
+        "avoided_nodes": orjson.dumps(avoided).decode() if avoided else None,
+        "last_step": found["lastStep"],
+        "checkpoint_step": found["checkpointStep"],
+    }
 
 
 def _task(key: TaskKey, status: Mapping[str, Any], time: int, trigger: str, requests: str | None) -> Row:

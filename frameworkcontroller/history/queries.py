@@ -255,7 +255,7 @@ async def get_framework(connection: AsyncConnection, query: GetFramework, readab
     if row is None:
         return None
     found = select(*_ATTEMPT).where(attempts.c.fid == row.fid).order_by(attempts.c.attempt)
-    its = [as_item(FrameworkAttempt, attempt) for attempt in await connection.execute(found)]
+    its = [_attempt_item(attempt) for attempt in await connection.execute(found)]
     return {**as_item(FrameworkAnswer, row), "attempts": its, "attemptCount": row.attempts}
 
 
@@ -275,7 +275,17 @@ async def get_attempt(connection: AsyncConnection, query: GetAttempt, readable: 
         "stopped": row.stopped_tasks,
         "failed": row.failedTasks,
     }
-    return lambda: {**as_item(FrameworkAttempt, row), "tasks": counts, **_shown(row.record)}
+    return lambda: {**_attempt_item(row), "tasks": counts, **_shown(row.record)}
+
+
+def _attempt_item(row: Row[Any]) -> Json:
+    item = as_item(FrameworkAttempt, row)
+    failure, avoided = item["firstFailure"], item["avoidedNodes"]
+    return {
+        **item,
+        "firstFailure": None if failure is None else orjson.loads(failure),
+        "avoidedNodes": [] if avoided is None else orjson.loads(avoided),
+    }
 
 
 def _shown(packed: bytes | None) -> Json:

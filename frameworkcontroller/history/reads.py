@@ -40,6 +40,9 @@ MAX_COMPARED: Final = 5000
 MAX_GROUPS: Final = 1000
 """The most groups of failures or costs that one answer has: those with the most of them, or the newest days."""
 
+MAX_AVOIDED_SHOWN: Final = 100
+"""The most avoided nodes that an attempt of a Framework has in the archive."""
+
 _SHOWN: Final = 100
 _NUMBER: Final = re.compile(r"-?[0-9]{1,10}", re.ASCII)
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII)
@@ -77,7 +80,7 @@ class FailureKey(StrEnum):
 
 
 class CostKey(StrEnum):
-    """The keys of groups of costs. ``QUEUE``: of the Framework. ``CODE``: of the Task. ``DAY``: UTC."""
+    """The keys of groups of costs. ``QUEUE``, ``ATTEMPT``: of the Framework. ``CODE``: of the Task. ``DAY``: UTC."""
 
     FRAMEWORK = "framework"
     NAMESPACE = "namespace"
@@ -86,6 +89,7 @@ class CostKey(StrEnum):
     NODE = "node"
     CODE = "code"
     DAY = "day"
+    ATTEMPT = "attempt"
 
 
 def _about(text: str) -> Any:
@@ -150,6 +154,12 @@ class _FrameworkAttempt(_Completion):
     started: Annotated[_When, _about("Start.")]
     completed: Annotated[_When, _about("Completion.")]
     failedTasks: Annotated[_Count | None, _about("Failed Tasks, without stopped ones.")]
+    firstFailure: Annotated[_Object, _about("`status.firstFailure`; null: no Task failed, or an older version.")]
+    avoidedNodes: Annotated[
+        list[str], _about(f"Nodes that Tasks avoid after it, by `avoidNodes`; {MAX_AVOIDED_SHOWN} at most.")
+    ]
+    lastStep: Annotated[_Count | None, _about("Last reported step.")]
+    checkpointStep: Annotated[_Count | None, _about("Step of the last reported checkpoint.")]
     logs: NotRequired[Annotated[_Count, _about("Archived logs of containers.")]]
 
 
@@ -356,7 +366,7 @@ class CostSum(TypedDict):
 class CostAnswer(CostSum):
     """A group of costs."""
 
-    key: Annotated[str, _about("UID, namespace, queue, user, node, code or day (UTC); empty: none.")]
+    key: Annotated[str, _about("UID, namespace, queue, user, node, code, day (UTC) or attempt; empty: none.")]
     label: Annotated[str, _about("The same for people: of a Framework namespace/name, of a code its name.")]
 
 
@@ -666,6 +676,7 @@ class CountCost(Read[Costs], operation="cost", path="cost"):
     since: Annotated[_Seconds | None, _about("Only the time of attempts from this moment on.")] = None
     until: Annotated[_Seconds | None, _about("Only the time of attempts before this moment.")] = None
     limit: Annotated[int, Field(ge=1, le=MAX_GROUPS), _about("Most items.")] = MAX_GROUPS
+    uid: Annotated[_Text, _about("Only of the Framework with this UID.")] = ""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ that one process gets, and `merged` the pending ones of a process into the store
 - A report is a change if its step or percentage differs from the same Pod's report before, or if it has a checkpoint.
   The first report of a Pod is a change. The stored reporters have each Pod's last step and percentage, as the report
   before may have reached another replica.
+- A checkpoint has the step of its report. Without one, it has the last step of the Pod, or else of any Pod.
 - Times never go back. They are by the clocks of the replicas. A stored time in the future is of a clock that is ahead:
   the next change is one second later, so that every change shows.
 
@@ -52,6 +53,7 @@ class StoredProgress:
     metrics: tuple[tuple[str, float], ...] | None = None
     change_time: int | None = None
     checkpoint_time: int | None = None
+    checkpoint_step: int | None = None
     reporters: Mapping[str, Reporter] = field(default_factory=dict)
 
 
@@ -67,6 +69,8 @@ class Pending:
     change_time: int | None = None
     """Of the last report that differs from the same Pod's report before, to this process."""
     checkpoint_time: int | None = None
+    checkpoint_step: int | None = None
+    """None: no step was known to this process."""
     reporters: dict[str, Reporter] = field(default_factory=dict)
 
     def add(self, pod_uid: str, report: Report, now: int, before: Reporter | None) -> Reporter:
@@ -86,12 +90,15 @@ class Pending:
         if report.checkpoint:
             self.change_time = _later(self.change_time, now)
             self.checkpoint_time = _later(self.checkpoint_time, now)
+            self.checkpoint_step = self.step if reporter.mark.step is None else reporter.mark.step
         self.reporters[pod_uid] = reporter
         return reporter
 
     def add_all(self, newer: Pending) -> None:
         """Add the reports that came while these were being stored in vain."""
         self.report_time = max(self.report_time, newer.report_time)
+        if newer.checkpoint_time is not None:
+            self.checkpoint_step = self.step if newer.checkpoint_step is None else newer.checkpoint_step
         for name in ("percentage", "remaining_seconds", "step", "metrics"):
             if getattr(newer, name) is not None:
                 setattr(self, name, getattr(newer, name))
@@ -118,8 +125,18 @@ def merged(stored: StoredProgress | None, pending: Pending, now: int) -> StoredP
         metrics=latest("metrics"),
         change_time=_advanced(stored.change_time, changed, now),
         checkpoint_time=_advanced(stored.checkpoint_time, pending.checkpoint_time, now),
+        checkpoint_step=_checkpoint_step(stored, pending, now),
         reporters=_reporters(stored.reporters, pending.reporters, now),
     )
+
+
+def _checkpoint_step(stored: StoredProgress, pending: Pending, now: int) -> int | None:
+    """The step of the later checkpoint."""
+    if pending.checkpoint_time is None:
+        return stored.checkpoint_step
+    if stored.checkpoint_time is not None and pending.checkpoint_time < stored.checkpoint_time <= now:
+        return stored.checkpoint_step
+    return stored.step if pending.checkpoint_step is None else pending.checkpoint_step
 
 
 def _changed_elsewhere(stored: StoredProgress, reporters: Mapping[str, Reporter], now: int) -> int | None:
@@ -176,6 +193,7 @@ def encode_progress(progress: StoredProgress) -> str:
         "lastReportTime": format_time(progress.report_time),
         "lastChangeTime": None if progress.change_time is None else format_time(progress.change_time),
         "lastCheckpointTime": None if progress.checkpoint_time is None else format_time(progress.checkpoint_time),
+        "lastCheckpointStep": progress.checkpoint_step,
     }
     return orjson.dumps({key: value for key, value in values.items() if value is not None}).decode()
 
@@ -200,6 +218,7 @@ def decode_stored(progress: Any, reporters: Any) -> StoredProgress | None:
             metrics=metrics[:MAX_METRICS] or None,
             change_time=_known(body, "lastChangeTime", parse_time),
             checkpoint_time=_known(body, "lastCheckpointTime", parse_time),
+            checkpoint_step=_known(body, "lastCheckpointStep", int),
             reporters=_decode_reporters(reporters),
         )
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError):

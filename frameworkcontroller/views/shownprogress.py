@@ -51,15 +51,15 @@ class ShownProgress:
 
     @property
     def step(self) -> str:
-        """``step 1,200 of 5,000``; "" without a step."""
+        """``1,200 of 5,000``; "" without a step."""
         if self.progress.step is None:
             return ""
         total = next((one.value for one in self.progress.metrics if one.name == _TOTAL), 0)
-        return f"step {self.progress.step:,}{f' of {total:,.0f}' if total >= max(1, self.progress.step) else ''}"
+        return f"{self.progress.step:,}{f' of {figure(total)}' if total >= max(1, self.progress.step) else ''}"
 
     @property
     def metrics(self) -> Sequence[tuple[str, str]]:
-        """Names and figures except of the step, losses first."""
+        """Names and figures, losses first. The step includes the others."""
         shown = [one for one in self.progress.metrics if one.name not in _OF_STEP]
         shown.sort(key=lambda one: not _is_loss(one))
         return [(clean_line(one.name), figure(one.value)) for one in shown]
@@ -86,17 +86,17 @@ class ShownProgress:
         """Percentage, step and the first metrics: the words that do not change with time."""
         percentage = "" if self.percentage is None else f"{self.percentage}%"
         metrics = [f"{name} {value}" for name, value in self.metrics[:_LINE_METRICS]]
-        return [*filter(None, (percentage, self.step)), *metrics]
+        return [*filter(None, (percentage, self.step and f"step {self.step}")), *metrics]
 
     def sentence(self, now: float) -> str:
         """Return ``42%, step 1,200, loss 0.25, 12m left, last checkpoint 3m ago``."""
         text = ", ".join([*self.facts, *self._times(now, checkpoint=True)])
-        return f"{self.attempt}: {text}" if self.attempt else text
+        return ": ".join(filter(None, (self.attempt, text)))
 
     def short(self, now: float) -> str:
         """Return ``42%, 12m left``."""
         text = ", ".join([*self.facts[:1], *self._times(now, checkpoint=False)])
-        return f"{text} ({self.attempt})" if self.attempt else text
+        return " ".join(filter(None, (text, self.attempt and f"({self.attempt})")))
 
     def _times(self, now: float, *, checkpoint: bool) -> Iterator[str]:
         progress = self.progress
@@ -142,7 +142,7 @@ def shown_progress(progress: ProgressStatus, attempt: int, state: str, interval:
 
 def figure(value: float) -> str:
     """Format a metric: ``0.25``, ``1,200``, ``2.517e-05``."""
-    return f"{value:,.0f}" if value.is_integer() and abs(value) < 1e9 else f"{value:.4g}"
+    return f"{value:,.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.4g}"
 
 
 def _is_loss(metric: ProgressMetric) -> bool:

@@ -16,7 +16,14 @@ import yaml
 from frameworkcontroller.api import names
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, SERVICEACCOUNTS, SERVICES, Resource
+from frameworkcontroller.kube.resources import (
+    CONFIGMAPS,
+    PERSISTENTVOLUMECLAIMS,
+    PODS,
+    SERVICEACCOUNTS,
+    SERVICES,
+    Resource,
+)
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.local.kubelet.simulation import PREFIX
 from frameworkcontroller.manager.app import Controller
@@ -36,6 +43,7 @@ KINDS: Final = {
     for resource in (
         FRAMEWORKS,
         CONFIGMAPS,
+        PERSISTENTVOLUMECLAIMS,
         SERVICES,
         SERVICEACCOUNTS,
         Resource(RBAC, "v1", "roles", "Role"),
@@ -121,7 +129,7 @@ RUNS: Final = {
 }
 
 OTHERS: Final = (
-    "allornothing", "allreduce", "evicted", "fromjob", "fromjobset", "fromtrainjob", "fromvolcanojob",
+    "allornothing", "allreduce", "evicted", "fromjob", "fromjobset", "fromtrainjob", "fromvolcanojob", "long",
 )  # fmt: skip
 ENDING: Final = {
     **{name: "Succeeded" if run.phrase == "Succeeded" else "Failed" for name, run in RUNS.items()},

@@ -37,6 +37,11 @@ def _forgets_checkpoints(stored: StoredProgress | None, pending: Pending, now: i
     return replace(merged(stored, pending, now), checkpoint_time=pending.checkpoint_time)
 
 
+def _takes_any_step(stored: StoredProgress | None, pending: Pending, now: int) -> StoredProgress:
+    found = merged(stored, pending, now)
+    return replace(found, checkpoint_step=None if found.checkpoint_time is None else found.step)
+
+
 def _trusts_clocks(stored: StoredProgress | None, pending: Pending, now: int) -> StoredProgress:
     if stored is not None and pending.report_time < stored.report_time:
         return stored
@@ -106,6 +111,12 @@ CASES: Final[tuple[tuple[str, Broken, Callable[[], object], str], ...]] = (
         _merges(_forgets_checkpoints),
         partial(reports.check, [Step(1.0, checkpoint=True), Step(61.0)]),
         "a checkpoint is lost|went back",
+    ),
+    (
+        "W: takes the last step for that of the last checkpoint",
+        _merges(_takes_any_step),
+        partial(reports.check, [Step(1.0, checkpoint=True), Step(61.0)]),
+        "a checkpoint has another step",
     ),
     (
         "W: drops what the clock of another replica makes old",

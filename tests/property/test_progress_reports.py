@@ -39,6 +39,7 @@ class Seen:
     steps: dict[str, int] = field(default_factory=dict)
     changed: int = 0
     checkpoint: int | None = None
+    checkpoint_step: int | None = None
     reported: int = 0
 
 
@@ -66,7 +67,7 @@ async def play(steps: list[Step], *, replicas: int = 1, interval: int = 60) -> t
         seen.steps[step.pod] = number
         seen.reported = now
         if step.checkpoint:
-            seen.checkpoint = now
+            seen.checkpoint, seen.checkpoint_step = now, number
     fates[0] = "done"
     await asyncio.sleep(SETTLED_SEC)
     assert not store.faults, store.faults[0]
@@ -87,6 +88,7 @@ def check(steps: list[Step], *, replicas: int = 1, interval: int = 60) -> None:
         changed, checkpoint = store.time("lastChangeTime") or 0, store.time("lastCheckpointTime")
         assert changed >= seen.changed, "a change is lost"
         assert checkpoint == seen.checkpoint, "a checkpoint is lost"
+        assert store.progress.get("lastCheckpointStep") == seen.checkpoint_step, "a checkpoint has another step"
         assert changed <= seen.reported, "a change is later than all reports"
         if replicas == 1:
             assert changed == seen.changed, "a report that repeats the last counts as a change"

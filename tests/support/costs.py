@@ -203,6 +203,7 @@ _KEYS: Final[Mapping[CostKey, Callable[[PodRun], str]]] = {
     CostKey.USER: lambda pod: pod.attempt.user,
     CostKey.NODE: lambda pod: pod.node or "",
     CostKey.CODE: lambda pod: "" if pod.ended is None else str(pod.code),
+    CostKey.ATTEMPT: lambda pod: str(pod.attempt.number),
 }
 
 Found = dict[str, dict[str, Any]]

@@ -19,15 +19,26 @@ from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.commands import archivesource, program
 from frameworkcontroller.commands.archivesource import open_archive
 from frameworkcontroller.commands.decompress import decompressed
+from frameworkcontroller.commands.history.attemptcolumns import (
+    cost_columns,
+    failure_columns,
+    has_steps,
+    step_columns,
+    total_row,
+)
 from frameworkcontroller.commands.history.failurecounts import show_failures
 from frameworkcontroller.commands.invocation import Invocation, checked_name
 from frameworkcontroller.commands.output import table_of
 from frameworkcontroller.history.archiveerrors import ArchiveError, FolderError, QueryError
+from frameworkcontroller.history.attemptsummary import attempt_summary
 from frameworkcontroller.history.reads import (
+    MAX_GROUPS,
     MAX_PAGE,
     RUNNING,
     TASK_FIELDS,
     ArchiveReader,
+    CostKey,
+    CountCost,
     GetFramework,
     GetTaskHistory,
     ListFrameworks,
@@ -221,9 +232,17 @@ class _Show:
         if not rows:
             self.invocation.note(f"the history has no attempt of {self.options.name} yet")
             return
-        columns: Columns = {"ATTEMPT": lambda one: f"{one['id']}{_CURRENT if one['current'] else ''}", **_END}
-        tasks: Columns = {"TASKS": _field("tasks"), "FAILED": _field("failedTasks"), "WHY": _why}
-        self._print({**columns, **self._times, **_logs(rows), **tasks}, rows)
+        columns: dict[str, Callable[[Item], str | Text]] = {
+            "ATTEMPT": lambda one: f"{one['id']}{_CURRENT if one['current'] else ''}",
+            **_END,
+        }
+        columns |= {**self._times, **_logs(rows), "TASKS": _field("tasks"), "FAILED": _field("failedTasks")}
+        columns |= failure_columns(rows)
+        if has_steps(rows):
+            found = await self.source.read(CountCost(CostKey.ATTEMPT, limit=MAX_GROUPS, uid=uid))
+            columns |= {**step_columns(rows), **cost_columns(found)}
+            rows.append(total_row(rows))
+        self._print({**columns, "WHY": _why}, rows)
         if current is not None:
             self.invocation.note(f"{_CURRENT} the current attempt, from the cluster")
 
@@ -323,6 +342,8 @@ def _outcome(one: Item) -> Outcome | None:
 
 
 def _why(one: Item) -> str:
+    if (first := one.get("firstFailure")) and first.get("message"):
+        return clean_line(first["message"])
     return clean_line(cause_in(one["diagnostics"])) if one["diagnostics"] and one["type"] != SUCCEEDED else ""
 
 
@@ -362,6 +383,7 @@ def _attempt_of(live: Mapping[str, Any] | None) -> dict[str, Any] | None:
         "completed": attempt.get("completionTime"),
         "tasks": len(tasks),
         "failedTasks": sum(_outcome(one) is Outcome.FAILED for one in tasks),
+        **attempt_summary(live or {}),
         "current": True,
     }
 

@@ -19,6 +19,7 @@ BODY = {
     "lastReportTime": "2026-11-28T05:00:00Z",
     "lastChangeTime": "2026-11-28T04:59:00Z",
     "lastCheckpointTime": "2026-11-28T04:50:00Z",
+    "lastCheckpointStep": 1100,
 }
 
 
@@ -55,6 +56,7 @@ def test_an_empty_report_is_a_report() -> None:
         '{"percentage": "half"}',
         '{"step": -1}',
         '{"step": 9007199254740992}',
+        '{"lastCheckpointStep": -1}',
         '{"metrics": {"loss": 1}}',
         '{"metrics": [{"name": "", "value": 1}]}',
         '{"metrics": [{"name": "loss"}]}',

@@ -91,7 +91,7 @@ async def test_an_unreadable_spec_keeps_its_record(database_url: str, spec: Any)
 
 async def test_attempts_in_an_older_database_have_an_unknown_cost(database_url: str, tmp_path: Path) -> None:
     fourth = tmp_path / "fourth"
-    shutil.copytree(MIGRATIONS, fourth, ignore=shutil.ignore_patterns("__pycache__", "0005_*"))
+    shutil.copytree(MIGRATIONS, fourth, ignore=shutil.ignore_patterns("__pycache__", "0005_*", "0006_*"))
     database = Database(database_url, fourth)
     await database.open()
     async with database.writing() as connection:

@@ -113,6 +113,18 @@ def test_times_never_decrease_in_an_attempt() -> None:
     assert bench.progress.last_checkpoint_time == NOW + 90
 
 
+def test_the_step_of_a_checkpoint_is_of_the_latest_one() -> None:
+    bench = reporting()
+    bench.now += 100
+    bench.report_then_plan(step=10, checkpoint=NOW + 90, lastCheckpointStep=10)
+    bench.report_then_plan(step=11, checkpoint=NOW + 5, lastCheckpointStep=3)
+    assert bench.progress.last_checkpoint_step == 10
+    bench.report_then_plan(step=12)
+    assert bench.progress.last_checkpoint_step == 10
+    bench.report_then_plan(step=20, checkpoint=NOW + 95, lastCheckpointStep=20)
+    assert bench.progress.last_checkpoint_step == 20
+
+
 def test_a_time_in_the_future_counts_as_the_time_of_reading_once() -> None:
     bench = reporting()
     bench.now += 7

@@ -163,3 +163,44 @@ def test_edited_reporters_are_none(text: object) -> None:
     progress = decode_stored('{"lastReportTime": "2026-01-31T12:00:00Z"}', text)
     assert progress is not None
     assert progress.reporters == {}
+
+
+def test_the_step_of_a_checkpoint_is_stored() -> None:
+    found = merged(None, pending((10, Report(step=7, checkpoint=True)), (20, Report(step=9))), 20)
+    assert (found.step, found.checkpoint_step) == (9, 7)
+    again = decode_stored(encode_progress(found), encode_reporters(found.reporters))
+    assert again is not None
+    assert again.checkpoint_step == 7
+    assert merged(again, pending((30, Report(step=12))), 30).checkpoint_step == 7
+
+
+def test_a_checkpoint_without_a_step_has_the_last_one() -> None:
+    known = merged(None, pending((10, Report(step=7)), (20, Report(checkpoint=True))), 20)
+    assert known.checkpoint_step == 7
+    # Another replica has the step.
+    stored_step = merged(None, pending((10, Report(step=7))), 10)
+    assert merged(stored_step, pending((20, Report(checkpoint=True)), pod=OTHER), 20).checkpoint_step == 7
+    assert merged(None, pending((10, Report(checkpoint=True))), 10).checkpoint_step is None
+
+
+def test_a_later_checkpoint_of_an_unknown_step_has_no_older_step() -> None:
+    first = StoredProgress(10, checkpoint_time=10, checkpoint_step=7)
+    found = merged(first, pending((20, Report(checkpoint=True))), 20)
+    assert (found.checkpoint_time, found.checkpoint_step) == (20, None)
+
+
+def test_an_older_checkpoint_of_another_replica_keeps_the_step() -> None:
+    first = StoredProgress(30, step=9, checkpoint_time=30, checkpoint_step=9)
+    found = merged(first, pending((20, Report(step=8, checkpoint=True))), 40)
+    assert (found.checkpoint_time, found.checkpoint_step) == (30, 9)
+    # The stored time is of a clock that is ahead.
+    ahead = StoredProgress(1000, step=9, checkpoint_time=1000, checkpoint_step=9)
+    assert merged(ahead, pending((20, Report(step=12, checkpoint=True))), 40).checkpoint_step == 12
+
+
+def test_the_step_of_a_checkpoint_that_failed_to_be_written_stays() -> None:
+    older = pending((10, Report(step=1, checkpoint=True)))
+    older.add_all(pending((20, Report(step=2)), before=older.reporters[POD]))
+    assert merged(None, older, 20).checkpoint_step == 1
+    older.add_all(pending((30, Report(checkpoint=True)), pod=OTHER))
+    assert merged(None, older, 30).checkpoint_step == 2

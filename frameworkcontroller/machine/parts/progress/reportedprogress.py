@@ -155,6 +155,7 @@ def _take(ctx: Context, state: ReadReports, reported: ProgressStatus) -> None:
         last_report_time=_later(known.last_report_time, reported.last_report_time, now),
         last_change_time=_later(known.last_change_time, reported.last_change_time, now),
         last_checkpoint_time=_later(known.last_checkpoint_time, reported.last_checkpoint_time, now),
+        last_checkpoint_step=_last_checkpoint(known, reported).last_checkpoint_step,
     )
     if found == before:
         return
@@ -162,6 +163,14 @@ def _take(ctx: Context, state: ReadReports, reported: ProgressStatus) -> None:
     state.record(ctx.status, found, is_checkpoint=is_checkpoint)
     if is_first:
         state.show(ctx.tracker, ctx.env.clock)
+
+
+def _last_checkpoint(known: ProgressStatus, reported: ProgressStatus) -> ProgressStatus:
+    """The one with the later checkpoint."""
+    if reported.last_checkpoint_time is None:
+        return known
+    is_older = known.last_checkpoint_time is not None and reported.last_checkpoint_time < known.last_checkpoint_time
+    return known if is_older else reported
 
 
 def _later(known: int | None, reported: int | None, now: int) -> int | None:
