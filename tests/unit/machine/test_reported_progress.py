@@ -156,6 +156,25 @@ def test_the_next_report_is_written_after_a_minute() -> None:
     assert bench.writes_in(600) == 0
 
 
+def test_the_first_figures_are_written_soon() -> None:
+    """The first report of Transformers' Trainer comes before the first step."""
+    bench = reporting(progress={"intervalSeconds": 5})
+    bench.report_then_plan(percentage=0, metrics=[{"name": "total_steps", "value": 1000}])
+    bench.now += 5
+    before = bench.writes
+    figures = {"percentage": 1, "remainingSeconds": 500, "step": 10, "metrics": [{"name": "loss", "value": 4}]}
+    bench.report_then_plan(**figures)
+    assert bench.writes == before + 1
+    bench.restart()
+    for _ in range(3):
+        # A user's edits: a figure is new only once.
+        bench.report_then_plan(percentage=1)
+        bench.now += 1
+        bench.report_then_plan(**figures)
+        bench.now += 1
+    assert bench.writes <= before + 2
+
+
 def test_many_reports_are_one_write_a_minute() -> None:
     bench = reporting(progress={"intervalSeconds": 1})
     before = bench.writes

@@ -28,6 +28,8 @@ SHOW_SEC: Final = 60.0
 CHECKPOINT_SEC: Final = 10.0
 """The same for a new checkpoint."""
 
+_FIGURES: Final = ("percentage", "remaining_seconds", "step", "metrics")
+
 CONDITION: Final = "ProgressUnavailable"
 
 _UNAVAILABLE: Final = "The controller has no report server (progressReports.bindAddress), so programs cannot report"
@@ -42,11 +44,13 @@ class ProgressReason(Reason):
 class ReadReports(PartState):
     """The report of the attempt that was read last, and when it is written."""
 
-    __slots__ = ("is_checkpoint", "read", "shown_at", "unwritten")
+    __slots__ = ("figures", "is_checkpoint", "read", "shown_at", "unwritten")
     of_attempt: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self.read: ProgressStatus | None = None
+        self.figures: frozenset[str] = frozenset()
+        """The figures that the attempt has reported."""
         self.unwritten = False
         """Whether the tracked status has progress that the stored one has not."""
         self.is_checkpoint = False
@@ -160,8 +164,17 @@ def _take(ctx: Context, state: ReadReports, reported: ProgressStatus) -> None:
         return
     is_checkpoint = found.last_checkpoint_time != known.last_checkpoint_time
     state.record(ctx.status, found, is_checkpoint=is_checkpoint)
-    if is_first:
+    # The first report of many programs, before their first step, has hardly a figure.
+    figures = _figures(found)
+    is_fuller = not figures <= state.figures | _figures(known)
+    state.figures |= figures
+    if is_first or is_fuller:
         state.show(ctx.tracker, ctx.env.clock)
+
+
+def _figures(progress: ProgressStatus) -> frozenset[str]:
+    """The names of its figures."""
+    return frozenset(name for name in _FIGURES if getattr(progress, name) not in (None, []))
 
 
 def _later(known: int | None, reported: int | None, now: int) -> int | None:
