@@ -14,7 +14,9 @@ _OF_MODULES: Final = {
         "RequestRefused Unreachable WaitTimeout"
     ),
     "frameworkcontroller.sdk.presets": "command function jax mpi ray spark tensorflow torchrun",
-    "frameworkcontroller.sdk.runstatus": "Attempt LogLine ProgressStatus Result RoleStatus Status TaskFailure TaskStatus",
+    "frameworkcontroller.sdk.runstatus": (
+        "Attempt LogLine ProgressStatus Result RoleStatus Status TaskFailure TaskStatus"
+    ),
     "frameworkcontroller.sdk.shippedcode": "Code",
     "frameworkcontroller.sdk.syncclient": "Cluster Run connect local",
     "frameworkcontroller.sdk.taskrunner": "notice report",

@@ -227,7 +227,8 @@ class Framework(_Value):
     ``name``: lower case letters and digits; ``generate_name``: a prefix of it instead. ``retry``: of the whole.
     ``queue``, ``priority``: a LocalQueue of Kueue, and a WorkloadPriorityClass. ``gang``: all Pods start, or none.
     ``deadline``: seconds for all attempts together. ``ttl``: seconds until it is deleted after its end. ``network``:
-    Pods have host names. ``progress``: the Tasks report it. ``coordinator``: ``"worker"`` or ``"worker/0"``, the Task of ``{{FC_COORDINATOR_HOST}}``.
+    Pods have host names. ``progress``: the Tasks report it. ``coordinator``: ``"worker"`` or ``"worker/0"``, the Task
+    of ``{{FC_COORDINATOR_HOST}}``.
     ``objects``: ConfigMaps and Secrets that are created and deleted with it. ``extra``: merged into the spec last.
     """
 

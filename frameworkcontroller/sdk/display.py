@@ -25,7 +25,8 @@ def html(name: str, status: Status) -> str:
     """Return phase, reason, and a bar for each role."""
     color = _COLORS.get(status.phase, _OTHERS)
     head = f'<b>{escape(name)}</b> <b style="color:{color}">{status.phase}</b> {escape(status.message)}'
-    return f'<div style="font-family:sans-serif">{head}{_progress(status.progress)}{"".join(map(_bar, status.roles.values()))}</div>'
+    bars = _progress(status.progress) + "".join(map(_bar, status.roles.values()))
+    return f'<div style="font-family:sans-serif">{head}{bars}</div>'
 
 
 def _progress(progress: ProgressStatus | None) -> str:

@@ -90,7 +90,8 @@ class Status:
     """A Framework at one time. ``reason``, ``message``: why it has its phase, "" if there is nothing to explain.
 
     ``attempt``: of the Framework, from 0. ``retries``: of the Framework; ``task_retries``: of all Tasks that it has.
-    ``progress``: None if its Tasks have reported none. Times are in seconds since the epoch. ``object``: the API object.
+    ``progress``: None if its Tasks have reported none. Times are in seconds since the epoch. ``object``: the API
+    object.
     """
 
     phase: Phase

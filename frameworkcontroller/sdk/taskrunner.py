@@ -292,7 +292,7 @@ def _metrics(given: Any) -> list[dict[str, str]]:
         found[name] = _float(f"metrics: {name}", value)
     if len(found) > _MAX_METRICS:
         raise ValueError(f"metrics: must have at most {_MAX_METRICS} names, not {len(found)}")
-    # A loss that is no number any more is a fact of a training, not a mistake of this call; JSON has no word for it.
+    # Training goes on with a loss that is not a number, so the call must not fail. JSON cannot express it.
     return [{"name": name, "value": str(value)} for name, value in found.items() if math.isfinite(value)]
 
 

@@ -59,7 +59,7 @@ class ShownProgress:
 
     @property
     def metrics(self) -> Sequence[tuple[str, str]]:
-        """Names and figures, losses first, without those of the step."""
+        """Names and figures except of the step, losses first."""
         shown = [one for one in self.progress.metrics if one.name not in _OF_STEP]
         shown.sort(key=lambda one: not _is_loss(one))
         return [(clean_line(one.name), figure(one.value)) for one in shown]
