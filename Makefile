@@ -43,7 +43,7 @@ demo: $(PRODUCT) ## Run the example Frameworks on a cluster in one process
 demo-queue: $(PRODUCT) ## Let two Frameworks compete for quota on such a cluster; needs kubectl
 	$(BIN)/python scripts/demo_queue.py
 
-demo-training: $(PRODUCT) ## Let a training hang, fail on a node and be preempted, and show what that cost
+demo-training: $(PRODUCT) ## Let a training hang, fail on a node and be preempted, and show its cost
 	$(BIN)/python scripts/demo_training.py
 
 # Examples with libraries, for the list; the rest is in scripts/run_example.py. They must not be .PHONY.
