@@ -1016,6 +1016,9 @@ MUTANTS: Final = {
         "a time is in the future",
     ),
     "R: writes each report": Mutant(_reports("SHOW_SEC", 0.0), progress.steady, "progress alone is written more often"),
+    "R: writes each of the first reports": Mutant(
+        _reports("EARLY_SEC", 0.0), progress.steady, "progress alone is written more often"
+    ),
     "R: writes progress only with other changes": Mutant(
         _reports("ReadReports", _ShowsNothing), progress.edited, "is not shown|Lost alarm"
     ),
