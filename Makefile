@@ -51,6 +51,7 @@ example-torch: ## Run elastic PyTorch training through rescales and failures; do
 example-ddp: ## Run PyTorch's DistributedDataParallel; downloads PyTorch once
 example-torchrun: ## Run PyTorch's elastic launcher, torchrun; downloads PyTorch once
 example-torchx: ## Run PyTorch through TorchX; downloads PyTorch once
+example-transformers: ## Train with Transformers, which reports its progress; downloads PyTorch once
 example-jax: ## Run JAX on two workers; downloads 140 MB once
 example-tensorflow: ## Run TensorFlow with a parameter server; downloads TensorFlow once
 example-mpi: ## Run MPI over ssh; needs sshd, and downloads Open MPI once

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from frameworkcontroller.sdk.definitions import Claim as Claim
     from frameworkcontroller.sdk.definitions import Completion as Completion
     from frameworkcontroller.sdk.definitions import Framework as Framework
+    from frameworkcontroller.sdk.definitions import Progress as Progress
     from frameworkcontroller.sdk.definitions import Resources as Resources
     from frameworkcontroller.sdk.definitions import Retry as Retry
     from frameworkcontroller.sdk.definitions import Role as Role
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from frameworkcontroller.sdk.presets import torchrun as torchrun
     from frameworkcontroller.sdk.runstatus import Attempt as Attempt
     from frameworkcontroller.sdk.runstatus import LogLine as LogLine
+    from frameworkcontroller.sdk.runstatus import ProgressStatus as ProgressStatus
     from frameworkcontroller.sdk.runstatus import Result as Result
     from frameworkcontroller.sdk.runstatus import RoleStatus as RoleStatus
     from frameworkcontroller.sdk.runstatus import Status as Status
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from frameworkcontroller.sdk.syncclient import connect as connect
     from frameworkcontroller.sdk.syncclient import local as local
     from frameworkcontroller.sdk.taskrunner import notice as notice
+    from frameworkcontroller.sdk.taskrunner import report as report
 
 __version__ = "0.1.0"
 

@@ -51,7 +51,7 @@ def document() -> str:
     parts = ["# Python reference", wrapped(HEAD + ", ".join(f"`{name}`" for name in Options.__annotations__) + ".")]
     for name in sorted(sdk.PLACES, key=str.lower):
         value = sdk.find(name)
-        parts += [f"## {name}", *(f"`{name}{call}`" for call in [signature(value)] if call)]
+        parts += [f"## {name}", *(wrapped(f"`{name}{call}`") for call in [signature(value)] if call)]
         parts += [*map(wrapped, prose(value).split("\n\n")), "\n".join(members(value))]
     return "\n\n".join(filter(None, parts)) + "\n"
 

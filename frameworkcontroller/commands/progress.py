@@ -34,6 +34,7 @@ from frameworkcontroller.views.diagnosis import (
 )
 from frameworkcontroller.views.frameworkfollower import FrameworkFollower
 from frameworkcontroller.views.poddiagnosis import diagnose_pods
+from frameworkcontroller.views.shownprogress import progress_of
 from frameworkcontroller.views.texts import counted, duration
 from frameworkcontroller.views.tree import DEFAULT_NAMESPACE, framework_tree
 
@@ -69,7 +70,7 @@ async def progress_on(console: Console, wall: Callable[[], float]) -> AsyncItera
 
 
 class LineProgress:
-    """Prints a line at each change of the phase, message or attempt of a Framework or Task. ``clock``: seconds.
+    """Prints a line at each change of phase, message, attempt or progress of a Framework or Task. ``clock``: seconds.
 
     ``brief``: of Tasks, only failed attempts.
     """
@@ -87,6 +88,9 @@ class LineProgress:
         if status is None:
             return
         self._line(_name(key), status)
+        progress = None if self._brief else progress_of(status, 0)
+        if progress is not None and progress.facts and not progress.is_over:
+            self._once(f"{_name(key)} progress", _name(key), ", ".join(progress.facts))
         for role in status.attempt.roles:
             for task in role.tasks:
                 end = task.attempt.completion_status
@@ -108,8 +112,11 @@ class LineProgress:
             text = _framework_text(status)
         else:
             text = _failed_text(status) if self._brief else _task_text(status)
-        if self._seen.get(place) != text:
-            self._seen[place] = text
+        self._once(place, place, text)
+
+    def _once(self, key: str, place: str, text: str) -> None:
+        if self._seen.get(key) != text:
+            self._seen[key] = text
             self._say(place, text)
 
     def _say(self, place: str, text: str) -> None:

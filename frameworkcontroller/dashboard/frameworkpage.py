@@ -50,6 +50,7 @@ from frameworkcontroller.views.diagnosis import (
     result,
 )
 from frameworkcontroller.views.diagnosis import FrameworkView as View
+from frameworkcontroller.views.shownprogress import ShownProgress, progress_of
 from frameworkcontroller.views.texts import clean_line, counted, encode
 from frameworkcontroller.views.timelinesvg import draw_inline
 from frameworkcontroller.views.tree import group, ranges
@@ -251,6 +252,14 @@ class FrameworkPage:
     def _tasks_href(self, role: str) -> str:
         metadata = self._metadata
         return tasks_href(metadata["namespace"], metadata["name"], metadata["uid"], role)
+
+    @cached_property
+    def progress(self) -> ShownProgress | None:
+        """The last reported progress of the shown attempt. It is over unless this is the current one of a live one."""
+        reported = self._view.spec.progress
+        found = progress_of(self._view.status, 0 if reported is None else reported.interval_seconds)
+        is_current = self.source.live and self.source.is_current
+        return found if found is None or is_current else replace(found, is_over=True)
 
     # --- attempts ---
 

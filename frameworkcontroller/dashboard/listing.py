@@ -30,14 +30,15 @@ _KEYS: Final[Mapping[str, Callable[[FrameworkRow], Any]]] = {
     "phase": lambda one: (_PHASE_ORDER[one.phase], one.word),
     "why": lambda one: (not one.message, one.result, one.message),
     "tasks": lambda one: one.tasks,
+    "progress": lambda one: -1 if one.progress is None else one.progress.percentage or 0,
     "retries": lambda one: one.retries + one.task_retries,
     "age": lambda one: -(one.created or 0),
 }
 """The key of each column in ascending order."""
 
-_DESCENDING_FIRST: Final = frozenset({"tasks", "retries"})
+_DESCENDING_FIRST: Final = frozenset({"tasks", "progress", "retries"})
 
-_TITLES: Final = {key: key.capitalize() for key in ("namespace", "name", "phase", "why", "tasks", "retries", "age")}
+_COLUMNS: Final = ("namespace", "name", "phase", "why", "tasks", "progress", "retries", "age")
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +184,11 @@ class FrameworkList:
             self.newer = replace(query, page=0, after="").href
         elif query.page:
             self.newer = replace(query, page=query.page - 1).href
-        self.columns = tuple(_columns(query, many=len(namespaces) > 1))
+        hidden = {
+            *(() if len(namespaces) > 1 else ("namespace",)),
+            *(() if any(one.progress for one in matched) else ("progress",)),
+        }
+        self.columns = tuple(_columns(query, hidden))
         self.namespaces, self.phases = self._filters(readable, namespaces)
         self.which = choices({_ALL: "live and past", LIVE: "live", PAST: "past"}, query.which)
         self.sort = "" if query.sort == "age" else query.sort
@@ -216,14 +221,15 @@ class FrameworkList:
         )
 
 
-def _columns(query: ListQuery, *, many: bool) -> Iterable[ListColumn]:
-    for key, title in _TITLES.items():
-        if key == "namespace" and not many:
+def _columns(query: ListQuery, hidden: Collection[str]) -> Iterable[ListColumn]:
+    for key in _COLUMNS:
+        if key in hidden:
             continue
         is_sorted = key == query.sort
         descending = not query.descending if is_sorted else key in _DESCENDING_FIRST
         href = replace(query, sort=key, descending=descending, page=0, after="").href
-        yield ListColumn(key, title, href, ("descending" if query.descending else "ascending") if is_sorted else "")
+        order = ("descending" if query.descending else "ascending") if is_sorted else ""
+        yield ListColumn(key, key.capitalize(), href, order)
 
 
 def _empty(shell: Shell, query: ListQuery, *, listed: bool) -> Empty:

@@ -14,6 +14,7 @@ from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.history.reads import RUNNING
 from frameworkcontroller.views.diagnosis import code_and_phrase
 from frameworkcontroller.views.looks import BAR_ORDER, OF_TASKS
+from frameworkcontroller.views.shownprogress import ShownProgress
 from frameworkcontroller.views.summary import summarize
 
 _LEAST_PERCENT: Final = 1.0
@@ -105,6 +106,7 @@ class FrameworkRow:
     started: int | None = None
     ended: int | None = None
     queue: str = ""
+    progress: ShownProgress | None = None
 
     @property
     def key(self) -> str:
@@ -152,6 +154,7 @@ def live_framework(body: Mapping[str, Any]) -> FrameworkRow:
         started=found.start_time,
         ended=found.completion_time,
         queue=sys.intern(found.queue),
+        progress=found.progress,
     )
 
 

@@ -128,8 +128,8 @@ class TaskPage:
     """A Task over all known attempts, the newest first.
 
     ``is_known``: the status or the archive has it. ``missing``: the number of earlier attempts that both lack.
-    ``pod_text``: why the Pod does not run, end or disappear; "" without a reason. ``previous``, ``next``: its
-    neighbors in the role.
+    ``avoided``: nodes on which it failed, the last one first. ``pod_text``: why the Pod does not run, end or disappear;
+    "" without a reason. ``previous``, ``next``: its neighbors in the role.
     """
 
     template: ClassVar[str] = "task.html"
@@ -154,6 +154,7 @@ class TaskPage:
         self.sentence = diagnose_task(view, role, task) if task else newest.text if newest else ""
         self.retries = task.retry.total_retried_count if task else 0
         self.missing = max(0, task.attempt.id + 1 - len(known)) if task else 0
+        self.avoided = [clean_line(one.name) for one in reversed(task.avoided_nodes)] if task else []
         pod = source.more.pod
         self.pod_text = clean_line(diagnose_pod(pod, shell.now)[0], 1000) if pod else ""
         self.containers = _containers(pod.get("status") or {}) if pod else []

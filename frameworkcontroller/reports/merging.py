@@ -3,7 +3,7 @@
 Several Pods may report, and each report may reach another replica, so two functions merge: `Pending.add` the reports
 that one process gets, and `merged` the pending ones of a process into the stored progress. Rules:
 
-- A field has its latest value; a report without it leaves it.
+- A field has its latest value; a report without it leaves it. So does the metric with the total of the steps.
 - A report is a change if its step or percentage differs from the same Pod's report before, or if it has a checkpoint.
   The first report of a Pod is a change. The stored reporters have each Pod's last step and percentage, as the report
   before may have reached another replica.
@@ -24,7 +24,7 @@ from typing import Any, Final
 import orjson
 
 from frameworkcontroller.api.timestamps import LAST_TIME, format_time, parse_time
-from frameworkcontroller.reports.reportbody import MAX_METRICS, Mark, Report
+from frameworkcontroller.reports.reportbody import MAX_METRICS, Mark, Report, with_total
 
 MAX_REPORTERS: Final = 32
 """Pods whose last report is stored. A report of another Pod is a change if none of these has its step and
@@ -76,10 +76,7 @@ class Pending:
     def add(self, pod_uid: str, report: Report, now: int, before: Reporter | None) -> Reporter:
         """Add a report. ``before``: the last result for this Pod, None if that is unknown."""
         self.report_time = max(self.report_time, now)
-        for name in ("percentage", "remaining_seconds", "step", "metrics"):
-            value = getattr(report, name)
-            if value is not None:
-                setattr(self, name, value)
+        self._take_figures(report)
         if before is None:
             reporter = Reporter(report.mark, now, now)
         elif report.mark.differs(before.mark):
@@ -99,12 +96,18 @@ class Pending:
         self.report_time = max(self.report_time, newer.report_time)
         if newer.checkpoint_time is not None:
             self.checkpoint_step = self.step if newer.checkpoint_step is None else newer.checkpoint_step
-        for name in ("percentage", "remaining_seconds", "step", "metrics"):
-            if getattr(newer, name) is not None:
-                setattr(self, name, getattr(newer, name))
+        self._take_figures(newer)
         self.change_time = _later(self.change_time, newer.change_time)
         self.checkpoint_time = _later(self.checkpoint_time, newer.checkpoint_time)
         self.reporters |= newer.reporters
+
+    def _take_figures(self, newer: Report | Pending) -> None:
+        for name in ("percentage", "remaining_seconds", "step"):
+            value = getattr(newer, name)
+            if value is not None:
+                setattr(self, name, value)
+        if newer.metrics is not None:
+            self.metrics = with_total(newer.metrics, self.metrics or ())
 
 
 def merged(stored: StoredProgress | None, pending: Pending, now: int) -> StoredProgress:
@@ -117,12 +120,13 @@ def merged(stored: StoredProgress | None, pending: Pending, now: int) -> StoredP
         old, new = getattr(stored, name), getattr(pending, name)
         return old if new is None or (old is not None and not is_latest) else new
 
+    metrics = latest("metrics")
     return StoredProgress(
         report_time=max(stored.report_time, pending.report_time),
         percentage=latest("percentage"),
         remaining_seconds=latest("remaining_seconds"),
         step=latest("step"),
-        metrics=latest("metrics"),
+        metrics=None if metrics is None else with_total(metrics, stored.metrics or ()),
         change_time=_advanced(stored.change_time, changed, now),
         checkpoint_time=_advanced(stored.checkpoint_time, pending.checkpoint_time, now),
         checkpoint_step=_checkpoint_step(stored, pending, now),

@@ -22,6 +22,9 @@ _ROOT: Final = "trainerStatus"
 _STEP_METRICS: Final = ("current_step", "global_step", "step")
 """Metrics with the number of the step, where a sender has no field for it: `transformers` sends the first."""
 
+_TOTAL_METRIC: Final = "total_steps"
+"""The metric with the number of all steps."""
+
 
 class Mark(NamedTuple):
     """The fields that progress changes. None: never reported."""
@@ -81,9 +84,19 @@ def parse_report(body: bytes) -> Report:
         percentage=_number(status, "progressPercentage", 100.0),
         remaining_seconds=_whole(status, "estimatedRemainingSeconds"),
         step=step,
-        metrics=None if listed is None else tuple(list(listed.items())[:MAX_METRICS]),
+        metrics=None if listed is None else with_total(tuple(listed.items())[:MAX_METRICS], tuple(listed.items())),
         checkpoint=bool(checkpoint),
     )
+
+
+def with_total(
+    metrics: tuple[tuple[str, float], ...], others: tuple[tuple[str, float], ...]
+) -> tuple[tuple[str, float], ...]:
+    """The metrics, with the total of the steps from the others if they lack it: the last of `transformers` do."""
+    total = tuple(one for one in others if one[0] == _TOTAL_METRIC)
+    if not total or any(name == _TOTAL_METRIC for name, _ in metrics):
+        return metrics
+    return metrics[: MAX_METRICS - 1] + total
 
 
 def _error(path: tuple[str | int, ...], text: str, *value: Any) -> ProblemError:

@@ -8,16 +8,18 @@ from typing import Any, Final
 _OF_MODULES: Final = {
     "frameworkcontroller.api.problems": "Problem",
     "frameworkcontroller.api.status": "Phase",
-    "frameworkcontroller.sdk.definitions": "Claim Completion Framework Resources Retry Role",
+    "frameworkcontroller.sdk.definitions": "Claim Completion Framework Progress Resources Retry Role",
     "frameworkcontroller.sdk.exceptions": (
         "AlreadyExists Forbidden FrameworkError FrameworkFailed InvalidSpec LogUnavailable NotFound RemoteError "
         "RequestRefused Unreachable WaitTimeout"
     ),
     "frameworkcontroller.sdk.presets": "command function jax mpi ray spark tensorflow torchrun",
-    "frameworkcontroller.sdk.runstatus": "Attempt LogLine Result RoleStatus Status TaskFailure TaskStatus",
+    "frameworkcontroller.sdk.runstatus": (
+        "Attempt LogLine ProgressStatus Result RoleStatus Status TaskFailure TaskStatus"
+    ),
     "frameworkcontroller.sdk.shippedcode": "Code",
     "frameworkcontroller.sdk.syncclient": "Cluster Run connect local",
-    "frameworkcontroller.sdk.taskrunner": "notice",
+    "frameworkcontroller.sdk.taskrunner": "notice report",
 }
 PLACES: Final = {name: module for module, names in _OF_MODULES.items() for name in names.split()}
 """The modules of the public names."""

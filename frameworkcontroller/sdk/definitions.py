@@ -98,6 +98,21 @@ class Completion(_Value):
         return {"minFailedTaskCount": self.min_failed, "minSucceededTaskCount": self.min_succeeded}
 
 
+class Progress(_Value):
+    """The Tasks report progress, by `report` or a library that does; seconds. ``interval``: between stored reports.
+
+    ``deadline``: without progress, after which the attempt ends with -252. ``start_deadline``: until the first report.
+    """
+
+    deadline: int | None = Field(default=None, ge=1)
+    start_deadline: int | None = Field(default=None, ge=1)
+    interval: int | None = Field(default=None, ge=1, le=3600)
+
+    def to_dict(self) -> Json:
+        """Return the spec's ``progress``."""
+        return {key: value for field, key in _PROGRESS.items() if (value := getattr(self, field)) is not None}
+
+
 class Claim(_Value):
     """A PersistentVolumeClaim for each Task of a role, mounted at ``path``. It outlives its Pods."""
 
@@ -212,7 +227,8 @@ class Framework(_Value):
     ``name``: lower case letters and digits; ``generate_name``: a prefix of it instead. ``retry``: of the whole.
     ``queue``, ``priority``: a LocalQueue of Kueue, and a WorkloadPriorityClass. ``gang``: all Pods start, or none.
     ``deadline``: seconds for all attempts together. ``ttl``: seconds until it is deleted after its end. ``network``:
-    Pods have host names. ``coordinator``: ``"worker"`` or ``"worker/0"``, the Task of ``{{FC_COORDINATOR_HOST}}``.
+    Pods have host names. ``progress``: the Tasks report it. ``coordinator``: ``"worker"`` or ``"worker/0"``, the Task
+    of ``{{FC_COORDINATOR_HOST}}``.
     ``objects``: ConfigMaps and Secrets that are created and deleted with it. ``extra``: merged into the spec last.
     """
 
@@ -227,6 +243,7 @@ class Framework(_Value):
     ttl: int | None = None
     network: bool = False
     coordinator: str | None = None
+    progress: Progress | None = None
     code: Code | None = None
     labels: Mapping[str, str] = Field(default_factory=dict)
     annotations: Mapping[str, str] = Field(default_factory=dict)
@@ -320,6 +337,9 @@ class Framework(_Value):
         for field, key in _FIELDS.items():
             if extra.get(key) is not None:
                 values[field] = extra.pop(key)
+        if (progress := _progress(spec.get("progress"))) is not None:
+            values["progress"] = progress
+            del extra["progress"]
         labels = dict(metadata.get("labels") or {})
         for field, label in _LABELS.items():
             if label in labels:
@@ -347,6 +367,8 @@ class Framework(_Value):
         if self.coordinator is not None:
             role, _, index = self.coordinator.partition("/")
             spec["coordinator"] = {"taskRole": role, "taskIndex": int(index) if index.isdecimal() else index or 0}
+        if self.progress is not None:
+            spec["progress"] = self.progress.to_dict()
         if self.gang:
             spec["scheduling"] = {"schedulingPolicy": {"gang": {}}}
         spec["retryPolicy"] = self.retry.to_dict()
@@ -360,6 +382,11 @@ class Framework(_Value):
 
 
 _FIELDS: Final = {"deadline": "activeDeadlineSeconds", "ttl": "ttlSecondsAfterFinished"}
+_PROGRESS: Final = {
+    "deadline": "deadlineSeconds",
+    "start_deadline": "startDeadlineSeconds",
+    "interval": "intervalSeconds",
+}
 _LABELS: Final = {"queue": names.QUEUE_NAME, "priority": names.PRIORITY_CLASS}
 
 
@@ -408,6 +435,13 @@ def _retry(policy: Any) -> Retry | None:
         max_seconds=backoff.get("maxSeconds"),
     )
     return made if made.to_dict() == policy else None
+
+
+def _progress(body: Any) -> Progress | None:
+    """Return the spec's ``progress``, if it has no other fields than these, and no null."""
+    if not isinstance(body, Mapping) or not body.keys() <= set(_PROGRESS.values()) or None in body.values():
+        return None
+    return Progress(**{field: body[key] for field, key in _PROGRESS.items() if key in body})
 
 
 def _instead(written: Json, wanted: Any) -> Any:

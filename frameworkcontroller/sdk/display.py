@@ -9,7 +9,7 @@ from html import escape
 from typing import Final
 
 from frameworkcontroller.api.status import Phase
-from frameworkcontroller.sdk.runstatus import RoleStatus, Status
+from frameworkcontroller.sdk.runstatus import ProgressStatus, RoleStatus, Status
 
 _COLORS: Final = {
     Phase.SUCCEEDED: "#3d7dca",
@@ -25,7 +25,16 @@ def html(name: str, status: Status) -> str:
     """Return phase, reason, and a bar for each role."""
     color = _COLORS.get(status.phase, _OTHERS)
     head = f'<b>{escape(name)}</b> <b style="color:{color}">{status.phase}</b> {escape(status.message)}'
-    return f'<div style="font-family:sans-serif">{head}{"".join(map(_bar, status.roles.values()))}</div>'
+    bars = "".join(map(_bar, status.roles.values()))
+    return f'<div style="font-family:sans-serif">{head}{_progress(status.progress)}{bars}</div>'
+
+
+def _progress(progress: ProgressStatus | None) -> str:
+    if progress is None:
+        return ""
+    percent = progress.percent
+    bar = "" if percent is None else f'<progress max="100" value="{percent}" style="width:300px"></progress> '
+    return f"<div>{bar}{escape(progress.text)}</div>"
 
 
 def _bar(role: RoleStatus) -> str:
@@ -61,7 +70,8 @@ def show(name: str, changes: Iterable[Status]) -> None:
     else:
         last = ""
         for status in changes:
-            if (text := f"{name}: {status}") != last:
+            text = f"{name}: {status}{f', {status.progress}' if status.progress else ''}"
+            if text != last:
                 print(text, flush=True)  # noqa: T201 - asked for
                 last = text
 

@@ -18,7 +18,7 @@ from typing_extensions import TypedDict  # pydantic takes no other before Python
 
 from frameworkcontroller.api.names import COORDINATOR_HOST, TASK_INDEX, TASKROLE_NAME, TASKROLE_TASK_NUMBER, placeholder
 from frameworkcontroller.api.problems import Problem
-from frameworkcontroller.sdk.definitions import Completion, Framework, Resources, Retry, Role
+from frameworkcontroller.sdk.definitions import Completion, Framework, Progress, Resources, Retry, Role
 from frameworkcontroller.sdk.exceptions import InvalidSpec
 from frameworkcontroller.sdk.podtemplates import CONTAINER, Json, merged
 from frameworkcontroller.sdk.shippedcode import FOLDER, Code
@@ -57,6 +57,7 @@ class Options(TypedDict, total=False):
     gang: bool
     deadline: int
     ttl: int
+    progress: Progress
     code: Code
     labels: Mapping[str, str]
     annotations: Mapping[str, str]

@@ -19,6 +19,7 @@ from frameworkcontroller.api.status import TaskStatus as StoredTask
 from frameworkcontroller.sdk.exceptions import RemoteError
 from frameworkcontroller.sdk.podtemplates import CONTAINER
 from frameworkcontroller.views.diagnosis import NOT_SEEN, end_sentence, message_of
+from frameworkcontroller.views.shownprogress import interval_of, progress_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +62,36 @@ class RoleStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class ProgressStatus:
+    """The last progress that the Tasks have reported; None: never reported. Times are in seconds since the epoch.
+
+    ``attempt``: of the Framework that reported it, an earlier one until the first report of the current one.
+    ``percent``: 0 to 100. ``remaining_seconds``: by the report. ``reported``: of the last report; ``changed``: of the
+    last one with progress; ``checkpoint``: of the last completed one. ``text``: percentage, step and metrics in words.
+    """
+
+    attempt: int
+    percent: int | None = None
+    step: int | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    remaining_seconds: int | None = None
+    reported: int | None = None
+    changed: int | None = None
+    checkpoint: int | None = None
+    text: str = ""
+
+    def __str__(self) -> str:
+        """``42%, step 1,200, loss 0.25``."""
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """A Framework at one time. ``reason``, ``message``: why it has its phase, "" if there is nothing to explain.
 
     ``attempt``: of the Framework, from 0. ``retries``: of the Framework; ``task_retries``: of all Tasks that it has.
-    Times are in seconds since the epoch. ``object``: the API object.
+    ``progress``: None if its Tasks have reported none. ``object``: the API object. Times are in seconds since the
+    epoch.
     """
 
     phase: Phase
@@ -77,6 +103,7 @@ class Status:
     started: int | None = None
     completed: int | None = None
     roles: Mapping[str, RoleStatus] = field(default_factory=dict)
+    progress: ProgressStatus | None = None
     object: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -191,7 +218,26 @@ def read_status(body: Mapping[str, Any]) -> Status:
         started=stored.start_time,
         completed=stored.completion_time,
         roles=roles,
+        progress=_progress(stored, body),
         object=body,
+    )
+
+
+def _progress(status: FrameworkStatus, body: Mapping[str, Any]) -> ProgressStatus | None:
+    shown = progress_of(status, interval_of(body))
+    if shown is None:
+        return None
+    stored = shown.progress
+    return ProgressStatus(
+        attempt=stored.framework_attempt_id,
+        percent=stored.percentage,
+        step=stored.step,
+        metrics={one.name: one.value for one in stored.metrics},
+        remaining_seconds=stored.remaining_seconds,
+        reported=stored.last_report_time,
+        changed=stored.last_change_time,
+        checkpoint=stored.last_checkpoint_time,
+        text=", ".join(shown.facts),
     )
 
 

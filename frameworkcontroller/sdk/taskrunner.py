@@ -1,4 +1,4 @@
-"""Calls a function in a Task, and writes its value, or its error, to the termination message.
+"""Calls a function in a Task, and writes its value, or its error, to the termination message; reports progress.
 
 It is copied into Pods: Python 3.8 and its standard library are enough.
 
@@ -8,19 +8,27 @@ It is copied into Pods: Python 3.8 and its standard library are enough.
 
 from __future__ import annotations
 
+import atexit
+import http.client
 import json
+import math
+import operator
 import os
+import ssl
 import sys
+import threading
 import time
 import traceback
+from contextlib import suppress
 from datetime import datetime, timezone
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 MAX_MESSAGE = 4096
 """Bytes of a container's termination message; Kubernetes cuts the rest."""
@@ -46,8 +54,8 @@ class _Absent(ModuleType):
 def main(arguments: list[str]) -> int:
     """Call the function. Return the exit code."""
     if find_spec(_SDK) is None:
-        sys.modules[_SDK] = _Absent(_SDK)
-        vars(sys.modules[_SDK])["notice"] = notice
+        absent = sys.modules[_SDK] = _Absent(_SDK)
+        vars(absent).update(notice=notice, report=report)
     try:
         if arguments[0] == "--pickled":
             function, args, kwargs = _by_value(Path(arguments[1]))
@@ -179,6 +187,222 @@ def notice() -> Notice | None:
 
 # Where a pickled function finds it, also with `_Absent`.
 notice.__module__ = _SDK
+
+
+# --- progress ---
+
+_SERVER = ("KUBEFLOW_TRAINER_SERVER_URL", "KUBEFLOW_TRAINER_SERVER_CA_CERT", "KUBEFLOW_TRAINER_SERVER_TOKEN")
+_EVERY_SEC = 5.0
+_SOON_SEC = 1.0
+"""For checkpoints, and at the end of the process. The controller accepts one report a second from each Pod."""
+
+_TIMEOUT_SEC = 10.0
+_EXIT_SEC = 2.0
+_MAX_METRICS = 20
+_MAX_NAME = 63
+_MAX_COUNT = 2**53 - 1
+_TRANSIENT = (401, 408, 429)
+"""Statuses of refused reports that are sent again, besides those from 500 up."""
+
+
+def report(
+    *,
+    percent: float | None = None,
+    step: int | None = None,
+    metrics: Mapping[str, float] | None = None,
+    checkpoint: bool = False,
+    remaining_seconds: float | None = None,
+) -> None:
+    """Report progress of this attempt of the Framework, whose spec has ``progress``. Elsewhere it does nothing.
+
+    A field that is not given keeps its last value. ``metrics``: at most 20 numbers by name, such as the loss.
+    ``checkpoint``: one has been completed. It returns at once: a thread sends the newest values every 5 seconds, and
+    a checkpoint within one. An unreachable controller is no error. With the variable RANK, only rank 0 reports.
+
+    Raises:
+        TypeError: an argument is no number.
+        ValueError: an argument is out of range.
+    """
+    fields = {}  # type: dict[str, Any]
+    if percent is not None:
+        fields["progressPercentage"] = _number("percent", percent, 100)
+    if remaining_seconds is not None:
+        fields["estimatedRemainingSeconds"] = int(_number("remaining_seconds", remaining_seconds, _MAX_COUNT))
+    if step is not None:
+        fields["step"] = _count("step", step)
+    if metrics is not None:
+        fields["metrics"] = _metrics(metrics)
+    if not isinstance(checkpoint, bool):
+        raise TypeError(f"checkpoint: must be True or False, not {_brief(checkpoint)}")
+    if checkpoint:
+        fields["checkpoint"] = True
+    fields["lastUpdatedTime"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    server = tuple(os.environ.get(name, "") for name in _SERVER)
+    if all(server) and os.environ.get("RANK", "0") == "0":
+        with suppress(RuntimeError):  # no further thread can start
+            _sender_to(*server).add(fields)
+
+
+# Where a pickled function finds it, also with `_Absent`.
+report.__module__ = _SDK
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:99]}…"
+
+
+def _number(name: str, value: Any, most: float) -> float:
+    number = _float(name, value)
+    if not 0 <= number <= most:
+        raise ValueError(f"{name}: must be from 0 to {most}, not {_brief(value)}")
+    return number
+
+
+def _float(name: str, value: Any) -> float:
+    try:
+        if isinstance(value, (bool, str, bytes)):
+            raise TypeError
+        return float(value)
+    except Exception:  # noqa: BLE001 - of a tensor, for example
+        raise TypeError(f"{name}: must be a number, not {_brief(value)}") from None
+
+
+def _count(name: str, value: Any) -> int:
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        count = operator.index(value)
+    except Exception:  # noqa: BLE001 - of a tensor, for example
+        raise TypeError(f"{name}: must be a whole number, not {_brief(value)}") from None
+    if not 0 <= count <= _MAX_COUNT:
+        raise ValueError(f"{name}: must be from 0 to {_MAX_COUNT}, not {_brief(value)}")
+    return count
+
+
+def _metrics(given: Any) -> list[dict[str, str]]:
+    if not hasattr(given, "items"):
+        raise TypeError(f"metrics: must be a mapping of names to numbers, not {_brief(given)}")
+    found = {}  # type: dict[str, float]
+    for name, value in given.items():
+        if not isinstance(name, str):
+            raise TypeError(f"metrics: {_brief(name)}: a name must be text")
+        if not 0 < len(name) <= _MAX_NAME or not name.isprintable():
+            raise ValueError(f"metrics: {_brief(name)}: a name must have 1 to {_MAX_NAME} printable characters")
+        found[name] = _float(f"metrics: {name}", value)
+    if len(found) > _MAX_METRICS:
+        raise ValueError(f"metrics: must have at most {_MAX_METRICS} names, not {len(found)}")
+    # Training continues with a loss that is not a number, so the call must not fail. JSON cannot express it.
+    return [{"name": name, "value": str(value)} for name, value in found.items() if math.isfinite(value)]
+
+
+class _Sender:
+    """Sends reports from a thread. Of values that were not sent yet, the newest counts; a checkpoint stays one."""
+
+    def __init__(self, url: str, ca: str, token: str) -> None:
+        self.server = url, ca, token
+        self.process = os.getpid()
+        # Its lock is reentrant: a signal handler may report.
+        self._changed = threading.Condition()
+        self._pending = {}  # type: dict[str, Any]
+        self._is_sending = self._is_closing = self._has_failed = False
+        self._last = -_EVERY_SEC
+        threading.Thread(target=self._run, name="framework-reports", daemon=True).start()
+        atexit.register(self.close)
+
+    def add(self, fields: dict[str, Any]) -> None:
+        """Send the fields later."""
+        with self._changed:
+            self._pending.update(fields)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Wait for the last report, but not long."""
+        if self.process != os.getpid():
+            return
+        end = time.monotonic() + _EXIT_SEC
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify_all()
+            while (self._pending or self._is_sending) and time.monotonic() < end:
+                self._changed.wait(end - time.monotonic())
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._pending or self._wait() > 0:
+                    self._changed.wait(self._wait() if self._pending else None)
+                fields, self._pending = self._pending, {}
+                self._is_sending = True
+            is_refused = self._send(fields)
+            with self._changed:
+                if is_refused:
+                    self._pending = {**fields, **self._pending}
+                self._is_sending, self._last = False, time.monotonic()
+                self._changed.notify_all()
+
+    def _wait(self) -> float:
+        """Return the seconds until the next report."""
+        is_urgent = self._is_closing or (self._pending.get("checkpoint") and not self._has_failed)
+        return self._last + (_SOON_SEC if is_urgent else _EVERY_SEC) - time.monotonic()
+
+    def _send(self, fields: dict[str, Any]) -> bool:
+        """Send a report. Return whether to send it again."""
+        url, ca, token = self.server
+        try:
+            place = urlsplit(url)
+            if place.scheme != "https" or not place.hostname:
+                raise ValueError(f"{_SERVER[0]}: must be an https URL, not {_brief(url)}")
+            # Both files change: read them each time. No proxy and no redirect may see the token.
+            headers = {
+                "Authorization": f"Bearer {Path(token).read_text(encoding='ascii').strip()}",
+                "Content-Type": "application/json",
+            }
+            context = ssl.create_default_context(cafile=ca)
+            connection = http.client.HTTPSConnection(place.hostname, place.port, timeout=_TIMEOUT_SEC, context=context)
+            try:
+                body = json.dumps({"trainerStatus": fields}).encode()
+                connection.request("POST", place._replace(scheme="", netloc="").geturl() or "/", body, headers)
+                answer = connection.getresponse()
+                text = answer.read(1000).decode("utf-8", "replace")
+            finally:
+                connection.close()
+        except Exception as error:  # noqa: BLE001 - nothing here may end a training
+            return self._failed(f"{type(error).__name__}: {error}", again=True)
+        if answer.status >= 400:
+            again = answer.status in _TRANSIENT or answer.status >= 500
+            return self._failed(f"{answer.status} {answer.reason}: {' '.join(text.split())}", again=again)
+        self._has_failed = False
+        return False
+
+    def _failed(self, text: str, *, again: bool) -> bool:
+        """Write the first failure in a row to standard error."""
+        if not self._has_failed:
+            sys.stderr.write(f"frameworkcontroller: progress cannot be reported: {text[:500]}\n")
+        self._has_failed = True
+        return again
+
+
+_senders = []  # type: list[_Sender]
+_senders_lock = threading.RLock()
+
+
+def _sender_to(url: str, ca: str, token: str) -> _Sender:
+    """Return the sender of this process: a fork has none of its threads."""
+    with _senders_lock:
+        if not _senders or _senders[0].server != (url, ca, token):
+            _senders[:] = [_Sender(url, ca, token)]
+        return _senders[0]
+
+
+def _forget_sender() -> None:
+    global _senders_lock  # noqa: PLW0603 - another thread of the parent may hold it
+    _senders_lock = threading.RLock()
+    _senders.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_sender)
 
 
 if __name__ == "__main__":

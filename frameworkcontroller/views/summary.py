@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from frameworkcontroller.api import fields
 from frameworkcontroller.api.causes import cause
-from frameworkcontroller.api.codec import decode_completion, with_plain_roles
+from frameworkcontroller.api.codec import decode_completion, decode_progress_status, with_plain_roles
 from frameworkcontroller.api.completion import Outcome, outcome_of
 from frameworkcontroller.api.phases import QUEUE_CONDITIONS, framework_phase, task_phase
 from frameworkcontroller.api.problems import ProblemError
@@ -19,6 +19,7 @@ from frameworkcontroller.api.status import WAITS, Phase, State
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.views.apiobjects import queue_of, roles_of, task_number
 from frameworkcontroller.views.diagnosis import NOT_SEEN, code_and_phrase
+from frameworkcontroller.views.shownprogress import ShownProgress, interval_of, shown_progress
 from frameworkcontroller.views.texts import clean_line
 
 WORDS: Final = ("stalled", "being deleted")
@@ -64,6 +65,7 @@ class Summary:
     phases: Counter[Phase] = field(default_factory=Counter)
     done: int = 0
     task_retries: int = 0
+    progress: ShownProgress | None = None
     unreadable: bool = False
 
     @property
@@ -111,6 +113,7 @@ def summarize(framework: Mapping[str, Any]) -> Summary:
     try:
         if framework.get("status"):
             _add_status(summary, framework["status"])
+            _add_progress(summary, framework)
     except (KeyError, TypeError, ValueError, AttributeError):
         summary.unreadable, summary.phase, summary.message = True, Phase.FAILED, UNREADABLE
     return summary
@@ -143,6 +146,14 @@ def _add_status(summary: Summary, status: Mapping[str, Any]) -> None:
     else:
         summary.phase = _older_phase(summary, status, conditions)
         summary.message = _older_message(summary, completion, conditions)
+
+
+def _add_progress(summary: Summary, framework: Mapping[str, Any]) -> None:
+    if body := framework["status"].get("progress"):
+        # A user can write any status.
+        with suppress(ProblemError):
+            progress = decode_progress_status(body)
+            summary.progress = shown_progress(progress, summary.attempt, summary.state, interval_of(framework))
 
 
 def _older_phase(summary: Summary, status: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]]) -> Phase:

@@ -23,6 +23,7 @@ from frameworkcontroller.views.diagnosis import (
     result,
 )
 from frameworkcontroller.views.looks import BAR_ORDER, LOOKS, OF_TASKS
+from frameworkcontroller.views.shownprogress import progress_of
 from frameworkcontroller.views.texts import clean_line, counted, duration
 
 DEFAULT_NAMESPACE: Final = "default"
@@ -57,9 +58,13 @@ def framework_tree(view: FrameworkView, now: float, lines: float = math.inf) -> 
     color = LOOKS[phase].color if phase is not None and phase.is_final else "yellow"
     for text in about:
         tree.add(Text(text, color))
+    reported = view.spec.progress
+    progress = progress_of(status, 0 if reported is None else reported.interval_seconds)
+    if progress is not None:
+        tree.add(progress.line(now))
     roles = status.attempt.roles if status else []
     name_width = min(max((len(role.name) for role in roles), default=0), _MAX_NAME)
-    left = lines - 1 - len(about) - len(roles)
+    left = lines - 1 - len(about) - len(roles) - (progress is not None)
     for position, role in enumerate(roles):
         node = tree.add(_role_head(role, name_width))
         left -= _add_tasks(node, view, role, now, max(_LEAST_LINES, left / (len(roles) - position)))

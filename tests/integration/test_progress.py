@@ -1,4 +1,4 @@
-"""Progress of Frameworks on every API server: what is created, and what becomes of reports (guarantee R)."""
+"""Progress of Frameworks on every API server: the created objects, and the fate of reports (guarantee R)."""
 
 from __future__ import annotations
 

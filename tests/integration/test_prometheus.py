@@ -228,11 +228,13 @@ async def test_a_real_scrape_fills_the_dashboard_and_evaluates_the_alerts(
                 assert await running.value("sum(rate(frameworkcontroller_retries_total[10s]))") > 0
                 assert await running.value('frameworkcontroller_frameworks{phase="Succeeded"}') == 1
                 empty = [where for where, expression in expressions.items() if not await running.query(expression)]
-                # Nothing is refused, no watch breaks and nothing is evicted while all is well.
+                # Nothing is refused, no watch breaks, nothing is evicted, and there is no report server.
                 assert set(empty) <= {
                     "Frameworks that wait: {{reason}}",
                     "Records that wait: {{trigger}}",
                     "Evictions by reason: {{reason}}",
+                    "Reports by result: {{result}}",
+                    "Writes by result: {{result}}",
                     "Refused and unanswered requests: {{verb}} {{resource}} {{code}}",
                     "Watches that did not continue: {{resource}} {{reason}}",
                 }

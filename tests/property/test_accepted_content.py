@@ -61,6 +61,8 @@ def _not_null(schema: Json) -> st.SearchStrategy[Any]:
             most = _INTEGERS[schema["format"]]
             least, most = schema.get("minimum", -most), schema.get("maximum", most - 1)
             return st.integers(least, most) | st.sampled_from([0, 1, least, most]).filter(lambda it: it >= least)
+        case "number":
+            return st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0, 1, -1, 1 << 63])
         case "string" if "pattern" in schema:
             return st.sampled_from(["a", "b"]) | st.from_regex(schema["pattern"], fullmatch=True)
         case "string" if schema.get("format") == "date-time":

@@ -25,9 +25,12 @@ from frameworkcontroller.api.completion import (
 )
 from frameworkcontroller.api.phases import phase_of_framework
 from frameworkcontroller.api.status import (
+    AvoidedNode,
     Condition,
     FrameworkAttemptStatus,
     FrameworkStatus,
+    ProgressMetric,
+    ProgressStatus,
     RetryPolicyStatus,
     State,
     TaskAttemptStatus,
@@ -125,6 +128,7 @@ def framework(
     retries: int = 0,
     began: int = 3600,
     conditions: Sequence[Condition] = (),
+    progress: ProgressStatus | None = None,
     **spec: Any,
 ) -> Json:
     """A Framework as the API server has it."""
@@ -152,6 +156,7 @@ def framework(
         retry=RetryPolicyStatus(retries, retries),
         observed_generation=1,
         conditions=[*conditions],
+        progress=progress,
     )
     status.message, status.phase = message_of(status), phase_of_framework(status)
     if state is State.RUNNING and not status.message:
@@ -192,8 +197,23 @@ def condition(kind: str, status: str, reason: str, message: str) -> Condition:
     return Condition(kind, status, reason, message, NOW - 600, 1)
 
 
+def reported(attempt: int, *, age: int = 20, step: int = 8400) -> ProgressStatus:
+    """Progress in 20,000 steps, ``age`` seconds ago."""
+    figures = {"learning_rate": 2.517e-05, "total_steps": 20_000.0, "loss": 0.2513}
+    return ProgressStatus(
+        framework_attempt_id=attempt,
+        percentage=step // 200,
+        remaining_seconds=4200,
+        step=step,
+        metrics=[ProgressMetric(name, value) for name, value in figures.items()],
+        last_report_time=NOW - age,
+        last_change_time=NOW - age,
+        last_checkpoint_time=NOW - age - 300,
+    )
+
+
 def training() -> Json:
-    """One that runs: Tasks of every phase, two of them retried."""
+    """One that runs and reports progress: Tasks of every phase, two of them retried."""
     workers = [
         task(0, State.COMPLETED, SUCCEEDED),
         task(1, State.COMPLETED, SUCCEEDED),
@@ -205,10 +225,11 @@ def training() -> Json:
         task(7, State.DELETING, KILLED, began=200),
         task(8, State.CREATION_PENDING, began=30),
     ]
+    workers[2].avoided_nodes = (AvoidedNode("node-0"), AvoidedNode("node-1"))
     running = condition("Running", "True", "AttemptRunning", "Attempt 1 runs")
     return framework(
         "mnist", {"ps": [task(0, State.RUNNING), task(1, State.RUNNING)], "worker": workers}, retries=1,
-        conditions=[running],
+        conditions=[running], progress=reported(1),
     )  # fmt: skip
 
 

@@ -51,7 +51,7 @@ class ProgressBench(Bench):
         self.plan()
 
     def put(self, text: str | None) -> None:
-        """Somebody writes the key of the reports, and the cache sees it."""
+        """Another client writes the key of the reports, and the cache sees it."""
         data = self.bodies[CONFIGMAP].setdefault("data", {})
         data.pop(names.PROGRESS_KEY, None)
         if text is not None:

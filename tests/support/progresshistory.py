@@ -63,7 +63,7 @@ class ReportedHistory(History):
         self.scribble(orjson.dumps({**body, **({"lastCheckpointTime": last} if last else {})}).decode())
 
     def scribble(self, text: str | None) -> None:
-        """Somebody writes this into the data of the ConfigMap; None: removes it."""
+        """Another client writes this into the data of the ConfigMap; None: removes it."""
         configmap = self._configmap()
         if configmap is None:
             return

@@ -28,6 +28,7 @@ OWNERS: Final = {
     "machine/parts/gangs/gangstate.py": "GangState",
     "machine/parts/history/archiving.py": "ArchiveMemory",
     "machine/parts/kueue/queueing.py": "Queueing",
+    "machine/parts/nodes/nodeavoidance.py": "UnplacedPods",
     "machine/parts/notice/checkpointnotice.py": "NoticeState",
     "machine/parts/progress/reportedprogress.py": "ReadReports",
 }

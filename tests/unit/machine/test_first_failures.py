@@ -1,4 +1,4 @@
-"""The first failure of an attempt (docs/manual.md, "Who failed first"), as tables, and with many Tasks."""
+"""The first failure of an attempt (docs/long-training.md, "The first failure"), as tables, and with many Tasks."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tests.support.bench import NOW, prepared, role, running
 from tests.support.oneframework import Driver, OneFramework
 from tests.support.progressbench import CONFIGMAP, ProgressBench, reporting, reporting_limits
 
-# --- what the status has ------------------------------------------------------------------------------------------
+# --- the status ---------------------------------------------------------------------------------------------------
 
 
 def test_a_report_is_in_the_status() -> None:
@@ -168,13 +168,29 @@ def test_the_next_report_is_written_after_a_minute() -> None:
     assert bench.writes_in(600) == 0
 
 
+@pytest.mark.parametrize(
+    ("interval", "times"), [(5, [0, 10, 20, 40, 80, 140]), (15, [0, 15, 30, 60, 120]), (60, [0, 60, 120])]
+)
+def test_at_first_reports_are_written_sooner(interval: int, times: list[int]) -> None:
+    """The first report of Transformers' Trainer comes before the first step."""
+    bench = reporting(progress={"intervalSeconds": interval})
+    found = []
+    for second in range(150):
+        before = bench.writes
+        bench.report_then_plan(step=second)
+        found += [second] * (bench.writes - before)
+        bench.now += 1
+    assert found == times
+
+
 def test_many_reports_are_one_write_a_minute() -> None:
     bench = reporting(progress={"intervalSeconds": 1})
     before = bench.writes
     for step in range(1200):
         bench.now += 1
         bench.report_then_plan(step=step)
-    assert bench.writes - before == 20
+    # Three of them are in the first minute.
+    assert bench.writes - before == 20 + 3
 
 
 def test_a_longer_interval_counts() -> None:

@@ -1,4 +1,4 @@
-"""What Pods get with ``spec.progress`` and ``spec.checkpointGraceSeconds``."""
+"""Fields of Pods by ``spec.progress`` and ``spec.checkpointGraceSeconds``."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from frameworkcontroller.api.spec import MAX_AVOIDED_IN_ALL, AvoidNodes, Framewo
 from frameworkcontroller.api.status import AvoidedNode, FrameworkAttemptStatus, TaskStatus
 from frameworkcontroller.machine.kernel.agenda import TaskKey
 from frameworkcontroller.machine.kernel.context import Context, summarize
-from frameworkcontroller.machine.kernel.model import Limits
+from frameworkcontroller.machine.kernel.model import Limits, Urgency
 from frameworkcontroller.machine.kernel.part import Part, PartState
 from frameworkcontroller.machine.kernel.reasons import Reason, event
 from frameworkcontroller.machine.kernel.tracker import Tracker
@@ -108,6 +108,12 @@ class UnplacedPods(PartState):
         self.undecided.discard(key)
         self.since.pop(key, None)
 
+    @staticmethod
+    def avoid(tracker: Tracker, task: TaskStatus, nodes: Nodes) -> None:
+        """Replace the nodes of a Task that ends, or of one of the attempt that begins with the next write."""
+        task.avoided_nodes = nodes
+        tracker.change(task, Urgency.LATER, of_attempt=False)
+
     def on_tasks_over(self) -> None:
         self.undecided.clear()
         self.since.clear()
@@ -160,13 +166,14 @@ class NodePart(Part):
         node = task.attempt.pod_node_name
         if completion.is_one_of(_UNPLACED) and not node:
             if found := rule.avoided(task.avoided_nodes):
-                task.avoided_nodes = tuple(one for one in task.avoided_nodes if one.name != found[0].name)
+                others = tuple(one for one in task.avoided_nodes if one.name != found[0].name)
+                UnplacedPods.avoid(ctx.tracker, task, others)
                 text = f"The next Pods no longer avoid node {found[0].name}: {completion.diagnostics}"
                 ctx.record(NodeReason.GIVEN_UP, text, task, warning=True, completion=completion)
             return
         if not node or not is_by_node(completion, rule.policy):
             return
-        task.avoided_nodes = rule.with_failure(task.avoided_nodes, node)
+        UnplacedPods.avoid(ctx.tracker, task, rule.with_failure(task.avoided_nodes, node))
         failures = task.avoided_nodes[-1].failures
         if failures >= rule.policy.after:
             often = "once" if failures == 1 else f"{failures:,} times"
@@ -188,7 +195,7 @@ class NodePart(Part):
                 shared = before.tasks[trigger.task_index].avoided_nodes
             for task in role.tasks:
                 own = before.tasks[task.index].avoided_nodes if task.index < len(before.tasks) else ()
-                task.avoided_nodes = rule.merged(own, shared)
+                UnplacedPods.avoid(ctx.tracker, task, rule.merged(own, shared))
 
 
 def is_by_node(completion: CompletionStatus, policy: AvoidNodes) -> bool:

@@ -1,4 +1,4 @@
-"""The part of ``spec.progress``: what Pods need to report, and ``status.progress``.
+"""The part of ``spec.progress``: the fields by which Pods report, and ``status.progress``.
 
 Source: docs/lifecycle.md, "Progress". The report server writes reports into the ConfigMap of the attempt, whose watch
 brings them. The tracked status has them at once; no action waits until they are persisted.
@@ -28,6 +28,9 @@ SHOW_SEC: Final = 60.0
 CHECKPOINT_SEC: Final = 10.0
 """The same for a new checkpoint."""
 
+EARLY_SEC: Final = 10.0
+"""The same after the first report, which often comes before the first step. The time doubles until the above."""
+
 CONDITION: Final = "ProgressUnavailable"
 
 _UNAVAILABLE: Final = "The controller has no report server (progressReports.bindAddress), so programs cannot report"
@@ -42,7 +45,7 @@ class ProgressReason(Reason):
 class ReadReports(PartState):
     """The report of the attempt that was read last, and when it is written."""
 
-    __slots__ = ("is_checkpoint", "read", "shown_at", "unwritten")
+    __slots__ = ("began_at", "is_checkpoint", "read", "shown_at", "unwritten")
     of_attempt: ClassVar[bool] = True
 
     def __init__(self) -> None:
@@ -51,6 +54,8 @@ class ReadReports(PartState):
         """Whether the tracked status has progress that the stored one has not."""
         self.is_checkpoint = False
         """Whether that has a new checkpoint."""
+        self.began_at: float | None = None
+        """When (monotonic seconds) this process read the first report. None: another process read it."""
         self.shown_at: float | None = None
         """When (monotonic seconds) a write with progress was last awaited. None: by this process never."""
 
@@ -103,7 +108,7 @@ class ProgressPart(Part):
     def conditions(self, ctx: Context, before: Mapping[str, Condition]) -> Mapping[str, Shown]:
         return {CONDITION: Shown(True, ProgressReason.NO_SERVER, _UNAVAILABLE)} if _is_unavailable(ctx) else {}
 
-    # --- what Pods need ---
+    # --- the fields of Pods ---
 
     def configmap_data(self, ctx: Context) -> Mapping[str, str]:
         """The CA of the report server for the Pods, and the interval for the report server."""
@@ -162,6 +167,7 @@ def _take(ctx: Context, state: ReadReports, reported: ProgressStatus) -> None:
     is_checkpoint = found.last_checkpoint_time != known.last_checkpoint_time
     state.record(ctx.status, found, is_checkpoint=is_checkpoint)
     if is_first:
+        state.began_at = ctx.env.clock
         state.show(ctx.tracker, ctx.env.clock)
 
 
@@ -183,10 +189,12 @@ def _later(known: int | None, reported: int | None, now: int) -> int | None:
 def _show_in_time(ctx: Context, state: ReadReports) -> None:
     """Ask for a write of progress alone, or look again when it is due."""
     progress, clock = ctx.framework.spec.progress, ctx.env.clock
-    wait = max(SHOW_SEC, 0.0 if progress is None else progress.interval_seconds)
+    interval = 0.0 if progress is None else progress.interval_seconds
     if state.shown_at is None:
         # After a restart, not all Frameworks are written at once.
-        state.shown_at = clock + wait * (ctx.env.rng.random() - 1)
+        state.shown_at = clock + max(SHOW_SEC, interval) * (ctx.env.rng.random() - 1)
+    early = SHOW_SEC if state.began_at is None else max(EARLY_SEC, state.shown_at - state.began_at)
+    wait = max(min(SHOW_SEC, early), interval)
     due = state.shown_at + (CHECKPOINT_SEC if state.is_checkpoint else wait)
     if due <= clock:
         state.show(ctx.tracker, clock)

@@ -1,6 +1,6 @@
 """The variables, the volume and the mounts by which Pods report progress, and see a notice.
 
-The variables and their meaning are those of Kubeflow Trainer (KEP-2779), which several libraries know.
+The variables have the names and the meaning of Kubeflow Trainer's (KEP-2779), which several libraries know.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _add_variables(container: dict[str, Any], env: list[dict[str, Any]]) -> None
 
 
 def _add(container: dict[str, Any], key: str, added: list[dict[str, Any]]) -> None:
-    """Add the elements before those of the template."""
+    """Add the elements before the template's own."""
     own = container.get(key)
     if added and (own is None or isinstance(own, list)):
         container[key] = [*added, *(own or [])]
