@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from frameworkcontroller.api.codec import StatusError, with_plain_roles
-from frameworkcontroller.history.dialects import clean
 from frameworkcontroller.history.reads import MAX_AVOIDED_SHOWN
 
 _MAX_TEXT: Final = 512
@@ -49,7 +48,7 @@ def _failure(found: Mapping[str, Any]) -> dict[str, Any] | None:
     values = {key: found[key] for key, kind in _FAILURE.items() if type(found.get(key)) is kind}
     if not {"taskRoleName", "taskIndex"} <= values.keys():
         return None
-    return {key: clean(value[:_MAX_TEXT]) if isinstance(value, str) else value for key, value in values.items()}
+    return {key: _text(value) if isinstance(value, str) else value for key, value in values.items()}
 
 
 def _avoided(spec: Mapping[str, Any], attempt: Mapping[str, Any]) -> Iterator[str]:
@@ -72,7 +71,12 @@ def _avoided(spec: Mapping[str, Any], attempt: Mapping[str, Any]) -> Iterator[st
             for node in _objects(task.get("avoidedNodes")):
                 name, failures = node.get("name"), _step(node.get("failures"))
                 if isinstance(name, str) and failures is not None and failures >= least:
-                    yield clean(name[:_MAX_TEXT])
+                    yield _text(name)
+
+
+def _text(value: str) -> str:
+    """A text of bounded size that JSON can have: no half of a surrogate pair."""
+    return value[:_MAX_TEXT].encode(errors="replace").decode()
 
 
 def _step(value: Any) -> int | None:

@@ -52,7 +52,7 @@ async def test_the_archive_has_them_by_attempt(database_url: str) -> None:
             "taskRoleName": "worker",
             "taskIndex": 2,
             "nodeName": "n2",
-            "message": "main exited with 1: bad\ufffdmemory",
+            "message": "main exited with 1: bad\0memory",
             "certain": True,
         }
         assert (first["avoidedNodes"], first["lastStep"], first["checkpointStep"]) == (["n2", "n3"], 14, 10)
