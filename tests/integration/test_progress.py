@@ -83,6 +83,7 @@ async def test_reports_become_the_status(frameworks: Frameworks, cluster: Cluste
         "percentage": 10,
         "step": 1,
         "metrics": [{"name": "loss", "value": 0.5}],
+        "firstReportTime": first,
         "lastReportTime": first,
         "lastChangeTime": first,
     }
