@@ -80,7 +80,7 @@ async def test_it_runs_under_exactly_these_rules(cluster: Cluster, one_namespace
         roles, more = [{**base, "rules": [*base["rules"], *rules(PROGRESS, "ClusterRole")]}], {}
     async with granted(cluster, *roles, lease_role), front_door(await cluster.connection("controller")) as door:
         await report(cluster, door, settings(cluster, **more))
-    # A controller of the whole cluster may meet what another test has left there.
+    # A controller of the whole cluster may meet leftovers of other tests.
     ours = "", cluster.namespace
     refused = (request for request, code in door.refused if code == 403 and request.namespace in ours)
     forbidden = {(request.verb, request.resource) for request in refused}
