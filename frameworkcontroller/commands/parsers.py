@@ -272,6 +272,7 @@ def _add_run(commands: Any) -> None:
     shape.add_argument("--queue", metavar="NAME", help="LocalQueue of Kueue")
     shape.add_argument("--priority", metavar="NAME", help="WorkloadPriorityClass of Kueue")
     shape.add_argument("--gang", action="store_true", help="start all Pods, or none")
+    shape.add_argument("--progress", action="store_true", help="let the Tasks report progress")
     shape.add_argument("--retries", metavar="N", type=count, default=0, help="retries of the Framework (default: 0)")
     shape.add_argument("--deadline", metavar="SPAN", type=span, help="end it after this time, such as 90s or 2h")
     shape.add_argument("--ttl", metavar="SPAN", type=span, help="delete it this time after its end")

@@ -16,7 +16,7 @@ from frameworkcontroller.commands import program
 from frameworkcontroller.commands.invocation import checked_name
 from frameworkcontroller.commands.lint.frameworks import check_framework
 from frameworkcontroller.sdk import presets
-from frameworkcontroller.sdk.definitions import Framework, Resources, Retry
+from frameworkcontroller.sdk.definitions import Framework, Progress, Resources, Retry
 from frameworkcontroller.sdk.exceptions import FrameworkError, InvalidSpec
 from frameworkcontroller.sdk.shippedcode import Code
 
@@ -98,6 +98,8 @@ class Builder:
         }
         if options.name is not None:
             found["name"] = options.name if index is None else f"{options.name}{index}"
+        if options.progress:
+            found["progress"] = Progress()
         if index is not None:
             env[ARRAY_INDEX] = str(index)
             found["labels"] = {ARRAY_LABEL: options.name, ARRAY_INDEX_LABEL: str(index)}

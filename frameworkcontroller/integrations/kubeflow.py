@@ -23,7 +23,7 @@ from frameworkcontroller.api.names import GPU
 from frameworkcontroller.api.status import Phase
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.sdk import presets
-from frameworkcontroller.sdk.definitions import Framework, Resources
+from frameworkcontroller.sdk.definitions import Framework, Progress, Resources
 from frameworkcontroller.sdk.exceptions import NotFound, WaitTimeout
 from frameworkcontroller.sdk.runstatus import TaskStatus
 from frameworkcontroller.sdk.syncclient import Cluster, Run
@@ -125,6 +125,8 @@ class FrameworkBackend(RuntimeBackend):
             "annotations": metadata.get("annotations") or {},
             "env": trainer.env or {},
             "resources": _resources(trainer.resources_per_node or {}),
+            # For update_trainjob_status. Kubeflow's own jobs do not show its reports; the Framework does.
+            "progress": Progress(),
         }
         if metadata.get("name"):
             options["name"] = metadata["name"]

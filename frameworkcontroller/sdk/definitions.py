@@ -227,8 +227,8 @@ class Framework(_Value):
     ``name``: lower case letters and digits; ``generate_name``: a prefix of it instead. ``retry``: of the whole.
     ``queue``, ``priority``: a LocalQueue of Kueue, and a WorkloadPriorityClass. ``gang``: all Pods start, or none.
     ``deadline``: seconds for all attempts together. ``ttl``: seconds until it is deleted after its end. ``network``:
-    Pods have host names. ``progress``: the Tasks report it. ``coordinator``: ``"worker"`` or ``"worker/0"``, the Task
-    of ``{{FC_COORDINATOR_HOST}}``.
+    Pods have host names. ``coordinator``: ``"worker"`` or ``"worker/0"``, the Task of ``{{FC_COORDINATOR_HOST}}``.
+    ``progress``: its Tasks report progress.
     ``objects``: ConfigMaps and Secrets that are created and deleted with it. ``extra``: merged into the spec last.
     """
 
@@ -438,10 +438,10 @@ def _retry(policy: Any) -> Retry | None:
 
 
 def _progress(body: Any) -> Progress | None:
-    """Return the spec's ``progress``, if it has no other fields than these, and no null."""
-    if not isinstance(body, Mapping) or not body.keys() <= set(_PROGRESS.values()) or None in body.values():
+    """Return the spec's ``progress``, if it has no other fields than these."""
+    if not isinstance(body, Mapping) or not body.keys() <= set(_PROGRESS.values()):
         return None
-    return Progress(**{field: body[key] for field, key in _PROGRESS.items() if key in body})
+    return Progress(**{field: body.get(key) for field, key in _PROGRESS.items()})
 
 
 def _instead(written: Json, wanted: Any) -> Any:

@@ -39,6 +39,7 @@ def test_trainers_run_as_frameworks(library: Path, tmp_path: Path) -> None:
         "job": ["good", "Complete", 4, "python", ["Succeeded"] * 4],
         "seen": "Complete",
         "logs": ["node 3 of 4 trains"],
+        "progress": {"intervalSeconds": 60},
         "values": [0.0, 0.5, 1.0, 1.5],
         "failure": (
             "RuntimeError: TrainJob BAD is Failed: worker[2] on local: main exited with 1: "

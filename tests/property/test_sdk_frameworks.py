@@ -16,6 +16,7 @@ from frameworkcontroller import (
     Completion,
     Framework,
     InvalidSpec,
+    Progress,
     Resources,
     Retry,
     Role,
@@ -139,6 +140,13 @@ def frameworks(draw: st.DrawFn) -> Framework | None:
         "ttl": numbers,
         "network": st.booleans(),
         "coordinator": st.none() | st.sampled_from(["a", "b/0", "worker/1", "worker/x"]),
+        "progress": st.none()
+        | st.builds(
+            Progress,
+            interval=st.none() | st.integers(1, 60),
+            deadline=st.none() | st.integers(100, 200),
+            start_deadline=st.none() | st.integers(100, 200),
+        ),
         "code": st.none() | CODES,
         "labels": LABELS,
         "annotations": st.dictionaries(st.sampled_from(["note", "a.b/c"]), TEXT, max_size=2),

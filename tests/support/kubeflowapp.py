@@ -40,6 +40,7 @@ def play() -> dict[str, Any]:
             "job": [job.name, job.status, job.num_nodes, job.runtime.name, [step.status for step in job.steps]],
             "seen": seen[-1],
             "logs": logs,
+            "progress": cluster.get(good).status.object["spec"]["progress"],
             "values": cluster.get(good).result().values["worker"],
             "failure": failure.replace(bad, "BAD"),
             "listed": [(name.replace(bad, "BAD"), status) for name, status in listed],

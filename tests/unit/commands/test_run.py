@@ -14,18 +14,18 @@ from frameworkcontroller.commands.parsers import build_plugin_parser
 from frameworkcontroller.commands.program import UsageError
 from frameworkcontroller.commands.runmanifest import Builder
 from frameworkcontroller.sdk import presets
-from frameworkcontroller.sdk.definitions import Framework, Resources, Retry
+from frameworkcontroller.sdk.definitions import Framework, Progress, Resources, Retry
 from frameworkcontroller.sdk.shippedcode import Code
 from tests.support.cli import Ended, run_program
 
 IMAGE = ["--image", "x"]
 FULL = [
     "t", *IMAGE, "--nodes", "4", "--gpus", "8", "--cpu", "4", "--memory", "16Gi", "--env", "A=b=c", "--env", "B=",
-    "--queue", "q", "--priority", "p", "--gang", "--retries", "3", "--deadline", "2h", "--ttl", "90",
+    "--queue", "q", "--priority", "p", "--gang", "--progress", "--retries", "3", "--deadline", "2h", "--ttl", "90",
 ]  # fmt: skip
 OPTIONS: presets.Options = {
     "name": "t", "image": "x", "resources": Resources(cpu="4", memory="16Gi", gpus=8), "env": {"A": "b=c", "B": ""},
-    "queue": "q", "priority": "p", "gang": True, "retry": Retry(3), "deadline": 7200, "ttl": 90,
+    "queue": "q", "priority": "p", "gang": True, "progress": Progress(), "retry": Retry(3), "deadline": 7200, "ttl": 90,
 }  # fmt: skip
 PLAIN: presets.Options = {"name": "t", "image": "x"}
 SECRET = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "framework-ssh-0"}, "data": {}}

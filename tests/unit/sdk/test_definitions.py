@@ -9,7 +9,18 @@ import pytest
 import yaml
 
 import frameworkcontroller
-from frameworkcontroller import Claim, Code, Completion, Framework, InvalidSpec, Resources, Retry, Role
+from frameworkcontroller import (
+    Claim,
+    Code,
+    Completion,
+    Framework,
+    InvalidSpec,
+    Progress,
+    Resources,
+    Retry,
+    Role,
+    command,
+)
 
 UNTYPED: Any = frameworkcontroller
 
@@ -347,3 +358,23 @@ def test_code_that_is_unpacked_uses_the_image_of_the_pod(tmp_path: Path) -> None
     )
     (first,) = pod_of(framework)["spec"]["initContainers"]
     assert (first["name"], first["image"], first["tty"], first["workingDir"]) == ("code", "other", True, "/mnt/code")
+
+
+def test_progress_goes_to_the_spec_and_back() -> None:
+    made = command(["a"], name="f", progress=Progress(deadline=1800, start_deadline=900, interval=30))
+    wanted = {"deadlineSeconds": 1800, "startDeadlineSeconds": 900, "intervalSeconds": 30}
+    assert made.to_dict()["spec"]["progress"] == wanted
+    assert Framework.from_dict(made.to_dict()).progress == made.progress
+    assert Framework(name="f", progress=Progress()).to_dict()["spec"]["progress"] == {}
+    assert Framework.from_dict(Framework(name="f", progress=Progress()).to_dict()).progress == Progress()
+    assert Framework.from_dict(Framework(name="f").to_dict()).progress is None
+    body = Framework(name="f").to_dict()
+    body["spec"]["progress"] = {"deadlineSeconds": None}
+    assert Framework.from_dict(body).progress == Progress()
+
+
+def test_a_wrong_progress_is_refused() -> None:
+    with pytest.raises(InvalidSpec, match=r"deadlineSeconds: 60: must be at least twice intervalSeconds \(60\)"):
+        Framework(name="f", progress=Progress(deadline=60)).to_dict()
+    with pytest.raises(InvalidSpec, match="interval: 0: must be at least 1"):
+        Progress(interval=0)
