@@ -392,7 +392,7 @@ def configmap_record(body: Mapping[str, Any]) -> ConfigMapRecord:
     metadata = body["metadata"]
     created = fields.maybe_time(metadata, "creationTimestamp")
     progress, data = None, body.get("data") or {}
-    if text := data.get(progressreports.KEY):
+    if text := data.get(names.PROGRESS_KEY):
         attempt = fields.text(metadata.get("annotations") or {}, names.FRAMEWORK_ATTEMPT_ID)
         if attempt.isdecimal() and len(attempt) <= _MAX_DIGITS:
             progress = progressreports.decode_progress(text, int(attempt))

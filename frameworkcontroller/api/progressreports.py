@@ -7,18 +7,20 @@ from typing import Any, Final
 
 import orjson
 
-from frameworkcontroller.api import fields
+from frameworkcontroller.api.codec import decode_progress_status, encode_report
 from frameworkcontroller.api.problems import ProblemError
-from frameworkcontroller.api.status import ProgressMetric, ProgressStatus
-
-KEY: Final = "progress"
-"""The key in the data of the ConfigMap."""
+from frameworkcontroller.api.status import ProgressStatus
 
 MAX_BYTES: Final = 16 << 10
 MAX_METRICS: Final = 20
 MAX_NAME: Final = 63
+MAX_COUNT: Final = (1 << 53) - 1
+"""The largest step, and the most seconds: JSON has it exactly."""
 
-_decode: Final = fields.Schema(keys={}, needed=(), prepare={}).decoder(ProgressStatus)
+
+def encode_progress(progress: ProgressStatus) -> str:
+    """Return the value for the ConfigMap."""
+    return orjson.dumps(encode_report(progress)).decode()
 
 
 def decode_progress(text: Any, attempt_id: int) -> ProgressStatus | None:
@@ -26,22 +28,19 @@ def decode_progress(text: Any, attempt_id: int) -> ProgressStatus | None:
     if not isinstance(text, str) or len(text) > MAX_BYTES:
         return None
     try:
-        body = orjson.loads(text)
-        metrics = [_metric(one) for one in (body.pop("metrics", None) or [])[:MAX_METRICS]]
-        found = _decode({**body, "metrics": [], "frameworkAttemptId": attempt_id})
-    except (ValueError, TypeError, AttributeError, LookupError, ProblemError):
+        body = {**orjson.loads(text), "frameworkAttemptID": attempt_id}
+        if metrics := body.get("metrics"):
+            body["metrics"] = metrics[:MAX_METRICS]
+        found: ProgressStatus = decode_progress_status(body)
+    except (ValueError, TypeError, LookupError, ProblemError):
         return None
-    found.metrics.extend(metrics)
     return found if _is_in_range(found) else None
 
 
-def _metric(body: Any) -> ProgressMetric:
-    name, value = body["name"], float(body["value"])
-    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or not math.isfinite(value):
-        raise ValueError(name)
-    return ProgressMetric(name, value)
-
-
 def _is_in_range(found: ProgressStatus) -> bool:
-    values = found.remaining_seconds, found.step, found.last_checkpoint_step
-    return 0 <= (found.percentage or 0) <= 100 and all(one is None or 0 <= one < 1 << 53 for one in values)
+    counts = found.remaining_seconds, found.step, found.last_checkpoint_step
+    return (
+        0 <= (found.percentage or 0) <= 100
+        and all(one is None or 0 <= one <= MAX_COUNT for one in counts)
+        and all(0 < len(one.name) <= MAX_NAME and math.isfinite(one.value) for one in found.metrics)
+    )

@@ -23,14 +23,16 @@ from typing import Any, Final
 
 import orjson
 
-from frameworkcontroller.api.timestamps import LAST_TIME, format_time, parse_time
-from frameworkcontroller.reports.reportbody import MAX_METRICS, Mark, Report, with_total
+from frameworkcontroller.api.progressreports import decode_progress, encode_progress
+from frameworkcontroller.api.status import ProgressMetric, ProgressStatus
+from frameworkcontroller.api.timestamps import LAST_TIME
+from frameworkcontroller.reports.reportbody import Mark, Report, with_total
 
 MAX_REPORTERS: Final = 32
 """Pods whose last report is stored. A report of another Pod is a change if none of these has its step and
 percentage."""
 
-_MAX_STORED_BYTES: Final = 64 << 10
+_MAX_REPORTERS_BYTES: Final = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,19 +189,20 @@ def _advanced(stored: int | None, new: int | None, now: int) -> int | None:
 # --- the data of the ConfigMap ---
 
 
-def encode_progress(progress: StoredProgress) -> str:
+def encode_stored(progress: StoredProgress) -> str:
     """The value of the key ``progress``."""
-    values = {
-        "percentage": None if progress.percentage is None else int(progress.percentage),
-        "remainingSeconds": progress.remaining_seconds,
-        "step": progress.step,
-        "metrics": [{"name": name, "value": value} for name, value in progress.metrics or ()] or None,
-        "lastReportTime": format_time(progress.report_time),
-        "lastChangeTime": None if progress.change_time is None else format_time(progress.change_time),
-        "lastCheckpointTime": None if progress.checkpoint_time is None else format_time(progress.checkpoint_time),
-        "lastCheckpointStep": progress.checkpoint_step,
-    }
-    return orjson.dumps({key: value for key, value in values.items() if value is not None}).decode()
+    return encode_progress(
+        ProgressStatus(
+            percentage=None if progress.percentage is None else int(progress.percentage),
+            remaining_seconds=progress.remaining_seconds,
+            step=progress.step,
+            metrics=[ProgressMetric(*one) for one in progress.metrics or ()],
+            last_report_time=progress.report_time,
+            last_change_time=progress.change_time,
+            last_checkpoint_time=progress.checkpoint_time,
+            last_checkpoint_step=progress.checkpoint_step,
+        )
+    )
 
 
 def encode_reporters(reporters: Mapping[str, Reporter]) -> str:
@@ -209,32 +212,24 @@ def encode_reporters(reporters: Mapping[str, Reporter]) -> str:
 
 def decode_stored(progress: Any, reporters: Any) -> StoredProgress | None:
     """The progress in the two values. None if it is absent or invalid: users can edit it."""
-    if not isinstance(progress, str) or len(progress) > _MAX_STORED_BYTES:
+    found = decode_progress(progress, 0)
+    if found is None or found.last_report_time is None:
         return None
-    try:
-        body = orjson.loads(progress)
-        metrics = tuple((str(one["name"]), float(one["value"])) for one in body.get("metrics") or ())
-        return StoredProgress(
-            report_time=parse_time(body["lastReportTime"]),
-            percentage=_known(body, "percentage", float),
-            remaining_seconds=_known(body, "remainingSeconds", int),
-            step=_known(body, "step", int),
-            metrics=metrics[:MAX_METRICS] or None,
-            change_time=_known(body, "lastChangeTime", parse_time),
-            checkpoint_time=_known(body, "lastCheckpointTime", parse_time),
-            checkpoint_step=_known(body, "lastCheckpointStep", int),
-            reporters=_decode_reporters(reporters),
-        )
-    except (ValueError, TypeError, LookupError, AttributeError, OverflowError):
-        return None
-
-
-def _known(body: Mapping[str, Any], key: str, read: Any) -> Any:
-    return None if body.get(key) is None else read(body[key])
+    return StoredProgress(
+        report_time=found.last_report_time,
+        percentage=found.percentage,
+        remaining_seconds=found.remaining_seconds,
+        step=found.step,
+        metrics=tuple((one.name, one.value) for one in found.metrics) or None,
+        change_time=found.last_change_time,
+        checkpoint_time=found.last_checkpoint_time,
+        checkpoint_step=found.last_checkpoint_step,
+        reporters=_decode_reporters(reporters),
+    )
 
 
 def _decode_reporters(text: Any) -> Mapping[str, Reporter]:
-    if not isinstance(text, str) or len(text) > _MAX_STORED_BYTES:
+    if not isinstance(text, str) or len(text) > _MAX_REPORTERS_BYTES:
         return {}
     try:
         return {

@@ -28,8 +28,8 @@ from frameworkcontroller.reports.merging import (
     Pending,
     StoredProgress,
     decode_stored,
-    encode_progress,
     encode_reporters,
+    encode_stored,
     merged,
 )
 from frameworkcontroller.reports.podtokens import AttemptPath, ReportingPod, ReportRefused
@@ -324,7 +324,7 @@ def _patch_body(uid: str, version: str, progress: StoredProgress) -> dict[str, A
     return {
         "metadata": {"uid": uid, "resourceVersion": version},
         "data": {
-            names.PROGRESS_KEY: encode_progress(progress),
+            names.PROGRESS_KEY: encode_stored(progress),
             names.REPORTERS_KEY: encode_reporters(progress.reporters),
         },
     }

@@ -13,10 +13,8 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from frameworkcontroller.api.problems import Problem, ProblemError
+from frameworkcontroller.api.progressreports import MAX_COUNT, MAX_METRICS, MAX_NAME
 
-MAX_METRICS: Final = 20
-MAX_METRIC_NAME: Final = 63
-_MOST: Final = float(2**53)
 _ROOT: Final = "trainerStatus"
 
 _STEP_METRICS: Final = ("current_step", "global_step", "step")
@@ -115,7 +113,7 @@ def _number(status: dict[str, Any], field: str, most: float) -> float | None:
 
 
 def _whole(status: dict[str, Any], field: str) -> int | None:
-    value = _number(status, field, _MOST - 1)
+    value = _number(status, field, MAX_COUNT)
     return None if value is None else int(value)
 
 
@@ -135,7 +133,7 @@ def _metrics(listed: Any) -> dict[str, float] | None:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise _error((_ROOT, "metrics", index, "value"), "must be a number, as such or as text", value)
         number = _finite(value)
-        if number is not None and 0 < len(name) <= MAX_METRIC_NAME and name.isprintable():
+        if number is not None and 0 < len(name) <= MAX_NAME and name.isprintable():
             found[name] = number
     return found
 
@@ -153,6 +151,6 @@ def _finite(value: str | float) -> float | None:
 def _step_in(metrics: dict[str, float]) -> int | None:
     for name in _STEP_METRICS:
         value = metrics.get(name)
-        if value is not None and 0 <= value < _MOST:
+        if value is not None and 0 <= value <= MAX_COUNT:
             return int(value)
     return None

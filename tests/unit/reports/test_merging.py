@@ -9,8 +9,8 @@ from frameworkcontroller.reports.merging import (
     Reporter,
     StoredProgress,
     decode_stored,
-    encode_progress,
     encode_reporters,
+    encode_stored,
     merged,
 )
 from frameworkcontroller.reports.reportbody import Mark, Report
@@ -59,7 +59,7 @@ def test_a_part_of_a_percent_is_a_change() -> None:
     first = stored(Mark(50.0), 10, 10)
     found = merged(first, pending((20, Report(50.01))), 20)
     assert found.change_time == 20
-    assert orjson.loads(encode_progress(found))["percentage"] == 50
+    assert orjson.loads(encode_stored(found))["percentage"] == 50
 
 
 def test_a_checkpoint_is_a_change() -> None:
@@ -140,7 +140,7 @@ def test_reports_that_failed_to_be_written_come_before_newer_ones() -> None:
 def test_it_survives_storage() -> None:
     reports = pending((10, Report(5.5, 60, 1, (("loss", 1.25),), checkpoint=True)))
     found = merged(None, reports, 10)
-    again = decode_stored(encode_progress(found), encode_reporters(found.reporters))
+    again = decode_stored(encode_stored(found), encode_reporters(found.reporters))
     assert again is not None
     assert again.reporters == found.reporters
     assert (again.percentage, again.step, again.metrics) == (5.0, 1, (("loss", 1.25),))
@@ -168,7 +168,7 @@ def test_edited_reporters_are_none(text: object) -> None:
 def test_the_step_of_a_checkpoint_is_stored() -> None:
     found = merged(None, pending((10, Report(step=7, checkpoint=True)), (20, Report(step=9))), 20)
     assert (found.step, found.checkpoint_step) == (9, 7)
-    again = decode_stored(encode_progress(found), encode_reporters(found.reporters))
+    again = decode_stored(encode_stored(found), encode_reporters(found.reporters))
     assert again is not None
     assert again.checkpoint_step == 7
     assert merged(again, pending((30, Report(step=12))), 30).checkpoint_step == 7

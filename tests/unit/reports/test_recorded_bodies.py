@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
+from frameworkcontroller.api.progressreports import MAX_METRICS
 from frameworkcontroller.reports.merging import Pending, StoredProgress, merged
-from frameworkcontroller.reports.reportbody import MAX_METRICS, Report, parse_report, with_total
+from frameworkcontroller.reports.reportbody import Report, parse_report, with_total
 
 BODIES = Path(__file__).with_name("bodies")
 

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from frameworkcontroller.api.problems import ProblemError
-from frameworkcontroller.reports.reportbody import MAX_METRICS, Mark, Report, parse_report
+from frameworkcontroller.api.progressreports import MAX_METRICS
+from frameworkcontroller.reports.reportbody import Mark, Report, parse_report
 
 
 def body(**status: object) -> bytes:
