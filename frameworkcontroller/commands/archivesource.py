@@ -23,6 +23,7 @@ from frameworkcontroller.history.archiveaccess import (
     token_of,
 )
 from frameworkcontroller.history.archiveclient import ArchiveClient, ArchiveURLError
+from frameworkcontroller.history.archiveerrors import ArchiveError, FolderError, QueryError
 from frameworkcontroller.history.reads import ArchiveReader
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.connection import Connection
@@ -74,13 +75,23 @@ def _is_named(options: argparse.Namespace) -> bool:
 
 @asynccontextmanager
 async def open_archive(invocation: Invocation, options: argparse.Namespace) -> AsyncIterator[ArchiveReader]:
-    """Open the archive that the options or the environment name.
+    """Open the archive that the options or the environment name. Errors of its reads become the command's.
 
     Raises:
-        ArchiveError: it cannot be read.
-        FolderError: the folder cannot be read.
-        UsageError: none is named, or an option cannot be used.
+        CommandError: it, or the folder, cannot be read.
+        UsageError: none is named, an option cannot be used, or a query is invalid.
     """
+    try:
+        async with _opened(invocation, options) as archive:
+            yield archive
+    except (ArchiveError, FolderError) as error:
+        raise program.CommandError(str(error)) from None
+    except QueryError as error:
+        raise program.UsageError(str(error)) from None
+
+
+@asynccontextmanager
+async def _opened(invocation: Invocation, options: argparse.Namespace) -> AsyncIterator[ArchiveReader]:
     if options.dir is not None:
         if options.token_file is not None or options.ca_file is not None:
             raise program.UsageError("--dir: takes neither --token-file nor --ca-file, which are for --archive")

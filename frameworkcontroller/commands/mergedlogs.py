@@ -20,7 +20,6 @@ from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import archivesource, program
 from frameworkcontroller.commands.invocation import Invocation, checked_name
 from frameworkcontroller.commands.logprinter import LinePrinter
-from frameworkcontroller.history.archiveerrors import ArchiveError, FolderError, QueryError
 from frameworkcontroller.kube.errors import ApiError, KubeError, NotFound
 from frameworkcontroller.kube.podlog import NotALog
 from frameworkcontroller.kube.resources import PODS
@@ -70,13 +69,11 @@ def _check(options: argparse.Namespace) -> None:
 @asynccontextmanager
 async def _opened(invocation: Invocation, options: argparse.Namespace) -> AsyncIterator[ArchivedLogs]:
     """Open the archive of the options. Its errors end the command."""
-    try:
-        async with archivesource.open_archive(invocation, options) as source:
+    async with archivesource.open_archive(invocation, options) as source:
+        try:
             yield ArchivedLogs(source, invocation.namespace, options.name)
-    except (ArchiveError, FolderError, LogAccessError) as error:
-        raise program.CommandError(str(error)) from None
-    except QueryError as error:
-        raise program.UsageError(str(error)) from None
+        except LogAccessError as error:
+            raise program.CommandError(str(error)) from None
 
 
 class _Logs:

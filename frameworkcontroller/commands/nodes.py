@@ -9,7 +9,6 @@ from frameworkcontroller.commands import archivesource, program
 from frameworkcontroller.commands.archivesource import open_archive
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.output import table_of
-from frameworkcontroller.history.archiveerrors import ArchiveError, FolderError, QueryError
 from frameworkcontroller.history.reads import CountFailures, FailureKey
 from frameworkcontroller.history.suspectnodes import is_suspect, ranked
 from frameworkcontroller.views.texts import clean_line
@@ -24,13 +23,8 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     """Show them. Return the exit code."""
     namespace = "" if options.all_namespaces else invocation.namespace
     query = CountFailures(FailureKey.NODE, namespace, int(invocation.wall() - options.since))
-    try:
-        async with open_archive(invocation, options) as source:
-            items = ranked((await source.read(query))["items"])[: options.most]
-    except (ArchiveError, FolderError) as error:
-        raise program.CommandError(str(error)) from None
-    except QueryError as error:
-        raise program.UsageError(str(error)) from None
+    async with open_archive(invocation, options) as source:
+        items = ranked((await source.read(query))["items"])[: options.most]
     if options.output is not None:
         invocation.print_object({"items": [{**one, "suspect": is_suspect(one)} for one in items]}, options.output)
     elif items:

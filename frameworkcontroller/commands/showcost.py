@@ -13,7 +13,6 @@ from frameworkcontroller.commands import archivesource, program
 from frameworkcontroller.commands.archivesource import open_archive
 from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.output import table_of
-from frameworkcontroller.history.archiveerrors import ArchiveError, FolderError, QueryError
 from frameworkcontroller.history.reads import MAX_GROUPS, CostKey, CountCost
 from frameworkcontroller.views.resourcehours import SPANS, hours, percent, spans_in, title_of, total_of
 from frameworkcontroller.views.texts import clean_line, counted
@@ -39,13 +38,8 @@ async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     namespace = "" if options.all_namespaces else invocation.namespace
     since = None if options.since is None else int(invocation.wall() - options.since)
     query = CountCost(by, options.resource or "", namespace, since, limit=min(options.most, MAX_GROUPS))
-    try:
-        async with open_archive(invocation, options) as source:
-            found = await source.read(query)
-    except (ArchiveError, FolderError) as error:
-        raise program.CommandError(str(error)) from None
-    except QueryError as error:
-        raise program.UsageError(str(error)) from None
+    async with open_archive(invocation, options) as source:
+        found = await source.read(query)
     _print(invocation, options, str(by), found)
     return program.EXIT_OK
 

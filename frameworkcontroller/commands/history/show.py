@@ -29,7 +29,6 @@ from frameworkcontroller.commands.history.attemptcolumns import (
 from frameworkcontroller.commands.history.failurecounts import show_failures
 from frameworkcontroller.commands.invocation import Invocation, checked_name
 from frameworkcontroller.commands.output import table_of
-from frameworkcontroller.history.archiveerrors import ArchiveError, FolderError, QueryError
 from frameworkcontroller.history.attemptsummary import attempt_summary
 from frameworkcontroller.history.reads import (
     MAX_GROUPS,
@@ -66,13 +65,8 @@ def run_anywhere(options: argparse.Namespace) -> int:
 async def run(invocation: Invocation, options: argparse.Namespace) -> int:
     """Show them. Return the exit code."""
     _check(options)
-    try:
-        async with open_archive(invocation, options) as source:
-            await _Show(invocation, options, source).run()
-    except (ArchiveError, FolderError) as error:
-        raise program.CommandError(str(error)) from None
-    except QueryError as error:
-        raise program.UsageError(str(error)) from None
+    async with open_archive(invocation, options) as source:
+        await _Show(invocation, options, source).run()
     return program.EXIT_OK
 
 
