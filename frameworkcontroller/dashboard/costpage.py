@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from frameworkcontroller.dashboard.failurepage import PERIODS
+from frameworkcontroller.dashboard.archivequeries import PERIODS, ArchiveQuery, fields_in
 from frameworkcontroller.dashboard.listing import no_archive
 from frameworkcontroller.dashboard.rows import framework_href
 from frameworkcontroller.dashboard.views import Choice, Empty, Shell, choices, namespace_choices
@@ -22,7 +22,6 @@ BY: Final = {
     "code": "by code",
     "day": "by day",
 }
-_DAY_SEC: Final = 86400
 _MOST: Final = 200
 _MOST_DAYS: Final = 60
 _MOST_RESOURCE: Final = 1024
@@ -31,25 +30,17 @@ Item = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class CostQuery:
-    """The query of the URL. ``since``: days, "" for all time. ``resource``: "" for the default of the archive."""
+class CostQuery(ArchiveQuery):
+    """The query of the URL. ``resource``: "" for the default of the archive."""
 
     by: str = "framework"
-    since: str = "7"
-    namespace: str = ""
     resource: str = ""
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> CostQuery:
         """Read the query of a URL. Unknown values count as absent."""
-        by, since = query.get("by", ""), query.get("since", "7")
-        since = since if since in PERIODS else "7"
         resource = query.get("resource", "")[:_MOST_RESOURCE].replace("\0", "")
-        return cls(by if by in BY else "framework", since, query.get("namespace", ""), resource)
-
-    def begins(self, now: float) -> int | None:
-        """Return the begin of the period, in seconds since the epoch; None: all time."""
-        return int(now) - int(self.since) * _DAY_SEC if self.since else None
+        return cls(*fields_in(query, BY, "framework"), resource)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 from urllib.parse import urlencode
 
 from frameworkcontroller.api.causes import cause_in
+from frameworkcontroller.dashboard.archivequeries import PERIODS, ArchiveQuery, fields_in
 from frameworkcontroller.dashboard.listing import no_archive
 from frameworkcontroller.dashboard.rows import framework_href, past_time, tasks_href
 from frameworkcontroller.dashboard.views import Choice, Empty, Shell, choices, namespace_choices
@@ -18,8 +19,6 @@ from frameworkcontroller.views.texts import clean_line
 
 BY: Final = {"cause": "by cause", "code": "by code", "node": "by node", "role": "by role", "day": "by day"}
 
-_DAY_SEC: Final = 86400
-PERIODS: Final = {"1": "last day", "7": "last week", "30": "last 30 days", "": "all time"}
 _MOST: Final = 200
 _MOST_KEY: Final = 1024
 
@@ -27,28 +26,20 @@ Item = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class FailureQuery:
-    """The query of the URL. ``since``: days, "" for all time. ``key``: of the group to list, "" for all groups."""
+class FailureQuery(ArchiveQuery):
+    """The query of the URL. ``key``: of the group to list, "" for all groups."""
 
     by: str = "cause"
-    since: str = "7"
-    namespace: str = ""
     key: str = ""
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> FailureQuery:
         """Read the query of a URL. Unknown values count as absent."""
-        by, since = query.get("by", ""), query.get("since", "7")
-        since = since if since in PERIODS else "7"
-        return cls(by if by in BY else "cause", since, query.get("namespace", ""), query.get("key", "")[:_MOST_KEY])
+        return cls(*fields_in(query, BY, "cause"), query.get("key", "")[:_MOST_KEY])
 
     def href(self, key: str) -> str:
         """Return the URL of the attempts in a group, relative to the root."""
         return f"failures?{urlencode({'by': self.by, 'since': self.since, 'namespace': self.namespace, 'key': key})}"
-
-    def begins(self, now: float) -> int | None:
-        """Return the begin of the period, in seconds since the epoch; None: all time."""
-        return int(now) - int(self.since) * _DAY_SEC if self.since else None
 
 
 @dataclass(frozen=True, slots=True)
