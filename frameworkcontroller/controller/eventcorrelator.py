@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import Final
 
 from frameworkcontroller.lru import LRUCache
+from frameworkcontroller.tokenbucket import TokenBucket
 
 CACHE_CAPACITY: Final = 4096
 """The number of Events, and of objects of Events, to remember."""
@@ -72,12 +73,6 @@ class _Similar:
     last: float = float("-inf")
 
 
-@dataclass(slots=True)
-class _TokenBucket:
-    tokens: float
-    refilled_at: float
-
-
 class EventCorrelator:
     """Decides which Events are created, updated and dropped."""
 
@@ -86,7 +81,7 @@ class EventCorrelator:
         self._new_name = new_name
         self._events: LRUCache[tuple[_Kind, str], CorrelatedEvent] = LRUCache(capacity)
         self._similar: LRUCache[_Kind, _Similar] = LRUCache(capacity)
-        self._buckets: LRUCache[InvolvedObject, _TokenBucket] = LRUCache(capacity)
+        self._buckets: LRUCache[InvolvedObject, TokenBucket] = LRUCache(capacity)
 
     def correlate(
         self, event: CorrelatedEvent, now: float, priority: Priority = Priority.FRAMEWORK
@@ -120,13 +115,13 @@ class EventCorrelator:
         return False
 
     def _allows(self, involved_object: InvolvedObject, now: float, priority: Priority) -> bool:
-        bucket = self._buckets.get(involved_object) or self._buckets.put(involved_object, _TokenBucket(BURST, now))
-        # The wall clock may go back.
-        bucket.tokens = min(float(BURST), bucket.tokens + max(0.0, now - bucket.refilled_at) / REFILL_SEC)
-        bucket.refilled_at = now
+        bucket = self._buckets.get(involved_object)
+        if bucket is None:
+            bucket = self._buckets.put(involved_object, TokenBucket(BURST, 1 / REFILL_SEC))
+        bucket.refill(now)
         if priority is Priority.FINAL:
             return True
-        if bucket.tokens < (1 + RESERVE if priority is Priority.TASK else 1):
+        if bucket.left < (1 + RESERVE if priority is Priority.TASK else 1):
             return False
-        bucket.tokens -= 1
+        bucket.left -= 1
         return True

@@ -1,4 +1,4 @@
-"""What the pages of the archive ask for: a grouping, a period and a namespace."""
+"""The queries of the pages of the archive: a grouping, a period and a namespace."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from frameworkcontroller.kube.fairness import FairQueue
+from frameworkcontroller.tokenbucket import TokenBucket
 
 
 class RateLimiter:
@@ -20,9 +21,7 @@ class RateLimiter:
     def __init__(self, qps: float, burst: int) -> None:
         """``qps`` is above 0. A burst of 0 works as 1."""
         self._qps = qps
-        self._capacity = float(max(burst, 1))
-        self._tokens = self._capacity
-        self._counted_at: float | None = None
+        self._bucket = TokenBucket(max(burst, 1), qps)
         self._queue = FairQueue()
         self._timer: asyncio.TimerHandle | None = None
         self.waited: Callable[[float], None] | None = None
@@ -36,9 +35,9 @@ class RateLimiter:
         """Wait for a token for ``flow``, whose key is ``namespace/name``."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        self._refill(began)
-        if not self._queue and self._tokens >= 1.0:
-            self._tokens -= 1.0
+        self._bucket.refill(began)
+        if not self._queue and self._bucket.left >= 1.0:
+            self._bucket.left -= 1.0
             if self.waited is not None:
                 self.waited(0.0)
             return
@@ -49,28 +48,23 @@ class RateLimiter:
             self.waited(loop.time() - began)
 
     def _give_back(self) -> None:
-        self._tokens = min(self._capacity, self._tokens + 1.0)
+        self._bucket.put_back()
         self._grant(asyncio.get_running_loop())
-
-    def _refill(self, now: float) -> None:
-        if self._counted_at is not None and now > self._counted_at:
-            self._tokens = min(self._capacity, self._tokens + (now - self._counted_at) * self._qps)
-        self._counted_at = now
 
     def _grant(self, loop: asyncio.AbstractEventLoop) -> None:
         """Grant the available tokens, and set the timer for the next one."""
-        while self._tokens >= 1.0 and self._queue.grant() is not None:
-            self._tokens -= 1.0
+        while self._bucket.left >= 1.0 and self._queue.grant() is not None:
+            self._bucket.left -= 1.0
         if self._queue and self._timer is None:
             self._arm(loop)
 
     def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer = loop.call_later(max(0.0, 1.0 - self._tokens) / self._qps, self._on_timer, loop)
+        self._timer = loop.call_later(max(0.0, 1.0 - self._bucket.left) / self._qps, self._on_timer, loop)
 
     def _on_timer(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
-        self._refill(loop.time())
+        self._bucket.refill(loop.time())
         # Timers may fire a clock tick early. Another round for the missing fraction would be a waste.
-        if 1.0 - 1e-6 < self._tokens < 1.0:
-            self._tokens = 1.0
+        if 1.0 - 1e-6 < self._bucket.left < 1.0:
+            self._bucket.left = 1.0
         self._grant(loop)

@@ -255,7 +255,7 @@ def _cause(subject: _Subject, completion: CompletionStatus) -> str:
 def _failed_tasks(subject: _Subject) -> str | None:
     """How many Tasks failed, while the attempt continues without a retry, and the first of them; None if there is none.
 
-    Costs the number of Tasks at the end of an attempt.
+    Costs the number of Tasks at the end of an attempt, and while no recorded failure is final.
     """
     tracker, counts, is_over = subject.tracker, subject.tracker.counts, subject.completion is not None
     first = subject.first_failure()

@@ -25,7 +25,7 @@ from frameworkcontroller.kube.errors import KubeError, NotFound
 from frameworkcontroller.kube.resources import PODS, TOKENREVIEWS
 from frameworkcontroller.lru import LRUCache
 from frameworkcontroller.reports.merging import Reporter
-from frameworkcontroller.reports.tokenbucket import TokenBucket
+from frameworkcontroller.tokenbucket import TokenBucket
 
 _log: Final = logging.getLogger(__name__)
 

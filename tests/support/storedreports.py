@@ -19,7 +19,7 @@ from frameworkcontroller.kube.resources import Resource
 from frameworkcontroller.reports.podtokens import AttemptPath, ReportingPod, ReportRefused
 from frameworkcontroller.reports.progresswriter import ProgressWriter
 from frameworkcontroller.reports.reportbody import Report
-from frameworkcontroller.reports.tokenbucket import TokenBucket
+from frameworkcontroller.tokenbucket import TokenBucket
 
 Fate = Literal["done", "failed", "lost"]
 """Of a request: answered, not executed, or executed without an answer."""

@@ -42,7 +42,7 @@ LAYERS = {
 PLUGINS = {"torchx_plugins": {"api", "sdk"}}
 """The top-level packages that other libraries load, and the packages that each may import. No package imports them."""
 
-FOUNDATIONS = {"backoff.py", "deadlines.py", "depths.py", "extras.py", "lru.py"}
+FOUNDATIONS = {"backoff.py", "deadlines.py", "depths.py", "extras.py", "lru.py", "tokenbucket.py"}
 """Pure modules at the top that every package may import; they import nothing of ours."""
 
 RESERVED = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from frameworkcontroller.reports.knowledge import PAUSE_SEC, Spell, Wakefulness, latest
-from frameworkcontroller.reports.tokenbucket import TokenBucket
+from frameworkcontroller.tokenbucket import TokenBucket
 
 
 class Clock:
