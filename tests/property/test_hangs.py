@@ -16,8 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from frameworkcontroller.machine.kernel.requests import Kind
-from tests.support.hanghistory import CONFIGMAP, DEADLINE, INTERVAL, SLACK, START, HangHistory
+from tests.support.hanghistory import DEADLINE, INTERVAL, SLACK, START, HangHistory
 from tests.support.hangs import hanging
+from tests.support.history import CONFIGMAP
 
 
 def pause(history: HangHistory, seconds: int) -> None:

@@ -20,10 +20,9 @@ from frameworkcontroller.machine.kernel.model import Reporting
 from frameworkcontroller.machine.kernel.requests import Kind
 from frameworkcontroller.machine.parts.hangs.hangs import READ_SEC, WRITE_SEC
 from tests.support.driver import Controller
-from tests.support.history import LIMITS, NAME, History
+from tests.support.history import CONFIGMAP, LIMITS, History
 from tests.support.world import Body, Fate, is_deleting, name_of, uid_of
 
-CONFIGMAP: Final = names.configmap_name(NAME)
 INTERVAL: Final = 10
 DEADLINE: Final = 100
 START: Final = 150
@@ -82,11 +81,6 @@ class HangHistory(History):
         self.create(SPEC)
 
     # --- truth ---
-
-    @property
-    def configmap(self) -> Body | None:
-        """The live ConfigMap of the attempt."""
-        return self.world.objects[Kind.CONFIGMAP].get(CONFIGMAP)
 
     @property
     def is_calm(self) -> bool:
