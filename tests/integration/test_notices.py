@@ -8,15 +8,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
 
-import orjson
 import pytest
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.codec import encode_report
-from frameworkcontroller.api.status import ProgressStatus
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.config.config import Config, Kueue, KueueMode, ProgressReports, shipped_config
-from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
+from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.resources import CONFIGMAPS, WORKLOADS
 from frameworkcontroller.local.cluster import LocalCluster
 from frameworkcontroller.local.kubelet import process
@@ -27,6 +24,7 @@ from tests.support.localqueue import in_queue, needing
 from tests.support.objects import items, read
 from tests.support.site import LocalSite, local_site
 from tests.support.virtual_clock import wall
+from tests.support.writtenreports import write_report
 
 GRACE: Final = 300
 SDK: Final = Path(process.__file__).parents[2] / "sdk"
@@ -48,14 +46,6 @@ class Trainings(LocalSite):
     async def create(self, name: str, priority: str = "", *roles: Json, **spec: Any) -> None:
         """Create a Framework in the queue, and wait until it runs."""
         await self.frameworks.create(name, *(roles or (training(),)), metadata=in_queue(priority), **spec)
-
-    async def report(self, name: str, step: int, *, checkpoint: bool) -> None:
-        """Write a report as the report server does."""
-        now = int(wall())
-        progress = ProgressStatus(step=step, last_report_time=now, last_checkpoint_time=now if checkpoint else None)
-        change = {"data": {names.PROGRESS_KEY: orjson.dumps(encode_report(progress)).decode()}}
-        configmap = names.configmap_name(name)
-        await self.client.patch(CONFIGMAPS, configmap, orjson.dumps(change), "default", content_type=MERGE_PATCH)
 
     async def until_noticed(self, name: str, reason: str) -> str:
         """Wait until Pods can see the notice. Return its deadline."""
@@ -85,7 +75,7 @@ async def trainings(tmp_path: Path) -> AsyncIterator[Trainings]:
 async def test_a_preempted_training_checkpoints_first(trainings: Trainings) -> None:
     await trainings.create("low", checkpointGraceSeconds=GRACE, progress={})
     await trainings.frameworks.until_running("low", 2)
-    await trainings.report("low", 40, checkpoint=True)
+    await write_report(trainings.frameworks, wall(), "low", step=40, checkpoint=True)
     await trainings.frameworks.until("low", lambda found: found.get("progress", {}).get("step") == 40, within=300)
     annotation = (await trainings.workload("low"))["metadata"]["annotations"][names.LAST_CHECKPOINT]
     assert annotation == (await trainings.frameworks.status("low"))["progress"]["lastCheckpointTime"]
@@ -108,7 +98,7 @@ async def test_a_preempted_training_checkpoints_first(trainings: Trainings) -> N
     assert condition(await trainings.frameworks.status("high"), "Admitted")["status"] == "False"
 
     await asyncio.sleep(5)
-    await trainings.report("low", 47, checkpoint=True)
+    await write_report(trainings.frameworks, wall(), "low", step=47, checkpoint=True)
     await trainings.frameworks.until_running("high", 2)
     low = await trainings.frameworks.status("low")
     assert (low["attemptStatus"]["id"], low["retryPolicyStatus"]["accountableRetriedCount"]) == (1, 0)

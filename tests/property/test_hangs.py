@@ -214,7 +214,7 @@ def an_answer_is_late() -> None:
     bench.now += DEADLINE + SLACK
     action = bench.read()
     result = bench.find(action)
-    bench.report(8)
+    bench.report_unseen(8)
     bench.now += 200
     bench.fold(action, result)
     bench.plan()

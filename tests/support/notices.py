@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import orjson
 
-from frameworkcontroller.api.codec import decode_status, encode_report
+from frameworkcontroller.api.codec import decode_status
 from frameworkcontroller.api.status import FrameworkStatus, NoticeStatus, ProgressStatus, State
 from frameworkcontroller.api.timestamps import format_time, parse_time
 from frameworkcontroller.machine.kernel.requests import Kind
@@ -18,6 +18,7 @@ from tests.support.guarantees import Guarantees
 from tests.support.history import CONFIGMAP, History
 from tests.support.queuedhistory import QueuedHistory
 from tests.support.world import EPOCH, Body, World, controller_of, is_deleting, name_of, uid_of
+from tests.support.writtenreports import report_text
 
 ASKED: Final = (-240, -241, -250)
 """Codes of ends that are asked for from outside. Disruptions have others, and end an attempt only by a rule."""
@@ -144,7 +145,7 @@ class _Notified(History):
         progress = ProgressStatus(
             step=last.get("step", 0) + 1, last_report_time=now, last_checkpoint_time=now if checkpoint else known
         )
-        text = orjson.dumps(encode_report(progress)).decode()
+        text = report_text(progress)
         self.world.tell(f"programs: report {text}")
         self.world.edit(Kind.CONFIGMAP, CONFIGMAP, lambda found: found.update(data={**data, "progress": text}))
 

@@ -20,7 +20,9 @@ from tests.support.history import CONFIGMAP, LIMITS, History
 from tests.support.progressbench import REPORTING
 from tests.support.world import Body, controller_of, is_deleting, mark_of, uid_of
 
-_LIMITS: Final = replace(LIMITS, reporting=REPORTING)
+REPORTED: Final = replace(LIMITS, reporting=REPORTING)
+"""Limits with a report server."""
+
 _SHOWN_SEC: Final = 140
 """Time after which the last report is in the stored status."""
 _EARLY: Final = 3
@@ -35,7 +37,7 @@ class ReportedHistory(History):
     """A history with reports. Every status that is stored is checked against the one before."""
 
     def __init__(self, seed: int = 0, **options: Any) -> None:
-        super().__init__(seed, limits=_LIMITS, **options)
+        super().__init__(seed, limits=REPORTED, **options)
         self._stored: dict[str, Body] = {}
         """The last status by the UID of the Framework."""
         self._reported: dict[tuple[str, int], list[Body]] = {}
