@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from tests.support.frameworks import manifest
+from tests.support.frameworks import manifest, policy
 
 PROGRAM = """
 import json, os, socket, ssl, sys, time, urllib.request
@@ -43,7 +43,7 @@ def framework() -> dict[str, Any]:
     role = {
         "name": "worker",
         "taskNumber": 2,
-        "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 1, "minSucceededTaskCount": -1},
+        "frameworkAttemptCompletionPolicy": policy(1),
         "task": {"pod": pod},
     }
     return manifest(
