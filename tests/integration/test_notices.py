@@ -22,6 +22,7 @@ from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, condition
 from tests.support.localqueue import in_queue, needing
 from tests.support.objects import items, read
+from tests.support.reportingprograms import SENDS
 from tests.support.site import LocalSite, local_site
 from tests.support.virtual_clock import wall
 from tests.support.writtenreports import write_report
@@ -134,7 +135,6 @@ async def test_a_suspension_that_is_taken_back_changes_nothing(trainings: Traini
 
 
 TRAINING: Final = """
-import json, os, ssl, sys, time, urllib.request
 from pathlib import Path
 
 sys.path.insert(0, {sdk!r})
@@ -146,15 +146,6 @@ step = int(checkpoint.read_text()) if checkpoint.exists() else 0
 with log.open("a") as file:
     file.write("begins %d\\n" % step)
 
-def report(**fields):
-    env = os.environ
-    context = ssl.create_default_context(cafile=env["KUBEFLOW_TRAINER_SERVER_CA_CERT"])
-    token = Path(env["KUBEFLOW_TRAINER_SERVER_TOKEN"]).read_text()
-    headers = {{"Authorization": "Bearer " + token, "Content-Type": "application/json"}}
-    body = json.dumps({{"trainerStatus": fields}}).encode()
-    request = urllib.request.Request(env["KUBEFLOW_TRAINER_SERVER_URL"], body, headers)
-    urllib.request.urlopen(request, context=context, timeout=30).read()
-
 while True:
     step += 1
     time.sleep(0.02)
@@ -163,7 +154,7 @@ while True:
         checkpoint.write_text(str(step))
         with log.open("a") as file:
             file.write("saves %d: %s\\n" % (step, found.reason))
-        report(step=step, checkpoint=True)
+        assert send({{"step": step, "checkpoint": True}}) == 200
         time.sleep(600)
 """
 
@@ -171,7 +162,7 @@ while True:
 async def test_a_preempted_program_loses_no_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two Frameworks, real processes, tokens, reports and files."""
     monkeypatch.setattr(process, "_RENEW_DATA_SECONDS", 0.2)
-    source = TRAINING.format(sdk=str(SDK), store=str(tmp_path))
+    source = SENDS + TRAINING.format(sdk=str(SDK), store=str(tmp_path))
     log = tmp_path / "log"
 
     def role(command: list[str]) -> Json:
