@@ -1,4 +1,4 @@
-"""Programs of Pods that report their progress, with nothing but Python."""
+"""Programs of Pods that report their progress by the standard library alone."""
 
 from typing import Final
 
