@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import expect
 
-from frameworkcontroller.api.status import State
 from tests.browser.conftest import Tabs
 from tests.browser.pageserver import PageServer
 from tests.support import pagesamples
@@ -35,8 +34,7 @@ async def test_the_bars_of_the_list_have_names(samples: PageServer, tabs: Tabs) 
 async def test_the_bar_grows_while_one_looks(pages: PageServer, tabs: Tabs) -> None:
     def body(step: int | None) -> pagesamples.Json:
         progress = None if step is None else pagesamples.reported(0, step=step)
-        tasks = [pagesamples.task(0, State.RUNNING)]
-        return pagesamples.framework("grows", {"worker": tasks}, progress=progress)
+        return pagesamples.running("grows", progress)
 
     await pages.apply(body(None))
     page = await tabs.open(f"{pages.url}frameworks/default/grows")

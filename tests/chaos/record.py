@@ -127,7 +127,7 @@ class Replay(World):
         settled_at = self.circumstances.settled_at
         if self.guarantees.loose and settled_at is not None and write.revision > settled_at:
             self.guarantees.loose = False
-            self.watcher()
+            self._notify()
         known = self.objects[write.kind].get(write.name)
         self.tell(f"{write.revision}: {write.kind} {write.name} {_said(known, write.body)}")
         self.history.take(write.revision, write.kind, known, write.body, loose=self.guarantees.loose)
@@ -143,7 +143,7 @@ class Replay(World):
                     known["metadata"].setdefault("deletionTimestamp", "")
         else:
             self._put(write, known, write.body)
-        self.watcher()
+        self._notify()
         if write.kind is Kind.FRAMEWORK and write.body is not None:
             status = decode_status(write.body.get("status"))
             if status is not None:

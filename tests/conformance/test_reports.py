@@ -19,22 +19,9 @@ from tests.support.reportsenders import Senders, senders
 
 @pytest.fixture
 async def sends(cluster: Cluster) -> AsyncIterator[Senders]:
-    if cluster.name == "1.36":
-        pytest.skip("this build serves no TokenReview, and gives no tokens to service accounts")
+    cluster.skip_without_tokens()
     async with senders(cluster) as made:
         yield made
-
-
-async def until_progress(sends: Senders, attempt: Any, **expected: Any) -> dict[str, Any]:
-    """Wait until the stored progress has these values."""
-
-    async def probe() -> dict[str, Any]:
-        progress = await sends.progress(attempt)
-        assert progress is not None
-        assert {key: progress.get(key) for key in expected} == expected
-        return progress
-
-    return await eventually(probe, within=120)
 
 
 async def test_a_pod_reports_to_its_attempt(sends: Senders) -> None:
@@ -45,7 +32,7 @@ async def test_a_pod_reports_to_its_attempt(sends: Senders) -> None:
         sends.url(attempt), token, progressPercentage=1, estimatedRemainingSeconds=60, metrics=metrics
     )
     assert (answer.status, answer.text) == (200, "{}")
-    progress = await until_progress(sends, attempt, percentage=1, remainingSeconds=60, step=3)
+    progress = await sends.until(attempt, percentage=1, remainingSeconds=60, step=3)
     assert progress["metrics"] == [{"name": "current_step", "value": 3.0}, {"name": "loss", "value": 0.5}]
     assert progress["lastReportTime"] == progress["lastChangeTime"]
     assert (await sends.data(attempt))["interval"] == "60"
@@ -55,9 +42,9 @@ async def test_a_checkpoint_is_written_at_once(sends: Senders) -> None:
     attempt = await sends.attempt(interval="3600")
     token = await sends.token(await sends.pod(attempt))
     assert (await sends.send(sends.url(attempt), token, step=1)).status == 200
-    await until_progress(sends, attempt, step=1)
+    await sends.until(attempt, step=1)
     assert (await sends.send(sends.url(attempt), token, step=2, checkpoint=True)).status == 200
-    progress = await until_progress(sends, attempt, step=2)
+    progress = await sends.until(attempt, step=2)
     assert progress["lastCheckpointTime"] == progress["lastChangeTime"]
 
 
@@ -66,7 +53,7 @@ async def test_a_token_of_another_pod_of_the_attempt_is_taken(sends: Senders) ->
     for index in range(2):
         token = await sends.token(await sends.pod(attempt, index))
         assert (await sends.send(sends.url(attempt), token, step=index)).status == 200
-    await until_progress(sends, attempt, step=1)
+    await sends.until(attempt, step=1)
     assert len(orjson.loads((await sends.data(attempt))[names.REPORTERS_KEY])) == 2
 
 
@@ -119,7 +106,7 @@ async def test_forged_tokens_are_refused(sends: Senders) -> None:
     assert await sends.progress(attempt) is None
 
 
-async def test_the_token_of_a_deleted_pod_ends_with_its_review(cluster: Cluster, sends: Senders) -> None:
+async def test_the_token_of_a_deleted_pod_ends_with_its_review(sends: Senders) -> None:
     attempt = await sends.attempt()
     pod = await sends.pod(attempt)
     token = await sends.token(pod)
@@ -136,10 +123,7 @@ async def test_a_late_report_of_an_earlier_attempt_changes_nothing(sends: Sender
     token = await sends.token(await sends.pod(first))
     await sends.client.delete(CONFIGMAPS, names.configmap_name("train"), sends.namespace)
 
-    async def again() -> Any:
-        return await sends.attempt(attempt_id=1)
-
-    second = await again()
+    second = await sends.attempt(attempt_id=1)
     answer = await sends.send(sends.url(first), token, step=9)
     assert answer.status in (401, 410), answer
     assert await sends.progress(second) is None
@@ -150,7 +134,7 @@ async def test_a_write_after_the_attempt_has_ended_changes_nothing(sends: Sender
     first = await sends.attempt(interval="1")
     token = await sends.token(await sends.pod(first))
     assert (await sends.send(sends.url(first), token, step=1)).status == 200
-    await until_progress(sends, first, step=1)
+    await sends.until(first, step=1)
     await sends.client.delete(CONFIGMAPS, names.configmap_name("train"), sends.namespace)
     second = await sends.attempt(attempt_id=1)
 
@@ -162,7 +146,7 @@ async def test_a_write_after_the_attempt_has_ended_changes_nothing(sends: Sender
     assert await sends.progress(second) is None
 
 
-async def test_a_token_of_another_namespace_is_refused(cluster: Cluster, sends: Senders) -> None:
+async def test_a_token_of_another_namespace_is_refused(sends: Senders) -> None:
     attempt = await sends.attempt()
     elsewhere = f"{sends.namespace}-b"
     await sends.client.create(NAMESPACES, orjson.dumps({"metadata": {"name": elsewhere}}))

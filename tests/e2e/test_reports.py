@@ -6,23 +6,9 @@ import yaml
 
 from frameworkcontroller.api import names
 from tests.e2e.stage import CONTROLLER, PYTHON, WITHIN, Play, Track, play
+from tests.support.reportingprograms import SENDS
 
 Json = dict[str, Any]
-
-SENDS = """
-import json, os, ssl, sys, time, urllib.error, urllib.request
-
-def send(status, url=os.environ["KUBEFLOW_TRAINER_SERVER_URL"], token=None):
-    token = token or open(os.environ["KUBEFLOW_TRAINER_SERVER_TOKEN"]).read().strip()
-    headers = {"Authorization": "Bearer " + token, "Content-Type": "application/json"}
-    data = json.dumps({"trainerStatus": status}).encode()
-    context = ssl.create_default_context(cafile=os.environ["KUBEFLOW_TRAINER_SERVER_CA_CERT"])
-    request = urllib.request.Request(url, data=data, headers=headers, method="POST")
-    try:
-        return urllib.request.urlopen(request, timeout=5, context=context).status
-    except urllib.error.HTTPError as error:
-        return error.code
-"""
 
 REPORTS = (
     SENDS

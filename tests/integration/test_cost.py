@@ -13,16 +13,12 @@ import orjson
 import pytest
 
 from frameworkcontroller.commands import showcost
-from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.commands.output import console
-from frameworkcontroller.commands.parsers import build_plugin_parser
 from frameworkcontroller.commands.program import UsageError
 from frameworkcontroller.config.config import shipped_config
 from frameworkcontroller.config.historyconfig import History, HistorySinkKind
-from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.manager.app import Controller
 from tests.support.archives import EPOCH
+from tests.support.cli import run_offline
 from tests.support.costs import DAY, Attempt, PodRun, Template, records
 from tests.support.frameworks import Json, policy, role
 from tests.support.site import LocalSite, local_site
@@ -33,15 +29,7 @@ pytestmark = pytest.mark.virtual_clock
 
 async def run(*arguments: str) -> tuple[str, str]:
     """The output and the remarks of the command where there is no cluster."""
-    options = build_plugin_parser().parse_args(["cost", *arguments])
-    options.live = False
-    out, err = io.StringIO(), io.StringIO()
-    async with KubeClient(Connection.to_address("http://127.0.0.1:1")) as nowhere:
-        invocation = Invocation(
-            nowhere, options.namespace or "default", console(out), console(err), lambda: EPOCH + 10 * DAY
-        )
-        assert await showcost.run(invocation, options) == 0
-    return out.getvalue(), err.getvalue()
+    return await run_offline("cost", *arguments, wall=lambda: EPOCH + 10 * DAY)
 
 
 # --- on the local cluster ---------------------------------------------------------------------------------------

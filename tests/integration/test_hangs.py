@@ -6,19 +6,15 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-import orjson
 import pytest
 
-from frameworkcontroller.api import names
-from frameworkcontroller.api.codec import encode_report
-from frameworkcontroller.api.status import ProgressStatus
 from frameworkcontroller.config.config import Config, ProgressReports
-from frameworkcontroller.kube.resources import CONFIGMAPS
 from frameworkcontroller.machine.parts.hangs.hangs import WRITE_SEC
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
 from tests.support.frameworks import Frameworks, role
 from tests.support.frameworks import policy as policy_of
+from tests.support.writtenreports import write_report
 
 INTERVAL: Final = 2
 DEADLINE: Final = 20
@@ -34,42 +30,15 @@ async def controller(cluster: Cluster) -> AsyncIterator[Controller]:
         yield running
 
 
-class Reports:
-    """Reports as a report server writes them."""
-
-    def __init__(self, cluster: Cluster, frameworks: Frameworks) -> None:
-        self._cluster = cluster
-        self._frameworks = frameworks
-
-    async def write(self, step: int, *, checkpoint: bool = False, **more: Any) -> None:
-        now = int(self._cluster.wall())
-        found = ProgressStatus(
-            step=step,
-            last_report_time=now,
-            last_change_time=now,
-            last_checkpoint_time=now if checkpoint else None,
-            **more,
-        )
-        data = {names.PROGRESS_KEY: orjson.dumps(encode_report(found)).decode()}
-        await self._frameworks.merge(CONFIGMAPS, names.configmap_name("f"), {"data": data})
-
-
-@pytest.fixture
-async def reports(cluster: Cluster, frameworks: Frameworks) -> Reports:
-    return Reports(cluster, frameworks)
-
-
 def ended_by_hang(status: dict[str, Any]) -> bool:
     completion = status["attemptStatus"]["completionStatus"]
     return bool(completion and completion["code"] == -252)
 
 
-async def test_a_hang_is_ended_in_its_deadline_and_retried(
-    cluster: Cluster, frameworks: Frameworks, reports: Reports
-) -> None:
+async def test_a_hang_is_ended_in_its_deadline_and_retried(cluster: Cluster, frameworks: Frameworks) -> None:
     await frameworks.create("f", role("a", 2), progress=PROGRESS, retryPolicy=FANCY)
     await frameworks.until_running("f", 2)
-    await reports.write(7)
+    await write_report(frameworks, cluster.wall(), step=7)
     began = cluster.wall()
     status = await frameworks.until("f", lambda found: found["attemptStatus"]["id"] == 1, within=3 * LIMIT)
     assert LIMIT - 2 <= cluster.wall() - began <= LIMIT + 5
@@ -78,10 +47,10 @@ async def test_a_hang_is_ended_in_its_deadline_and_retried(
     await frameworks.until_running("f", 2)
 
 
-async def test_a_hang_that_is_not_retried(frameworks: Frameworks, reports: Reports) -> None:
+async def test_a_hang_that_is_not_retried(cluster: Cluster, frameworks: Frameworks) -> None:
     await frameworks.create("f", role("a", 2), progress=PROGRESS)
     await frameworks.until_running("f", 2)
-    await reports.write(7)
+    await write_report(frameworks, cluster.wall(), step=7)
     status = await frameworks.until_state("f", "Completed", within=3 * LIMIT)
     assert ended_by_hang(status)
     diagnostics = status["attemptStatus"]["completionStatus"]["diagnostics"]
@@ -90,17 +59,17 @@ async def test_a_hang_that_is_not_retried(frameworks: Frameworks, reports: Repor
     assert diagnostics in status["message"]
 
 
-async def test_a_program_with_progress_is_ignored(cluster: Cluster, frameworks: Frameworks, reports: Reports) -> None:
+async def test_a_program_with_progress_is_ignored(cluster: Cluster, frameworks: Frameworks) -> None:
     await frameworks.create("f", role("a", 2), progress=PROGRESS, retryPolicy=FANCY)
     await frameworks.until_running("f", 2)
     for step in range(6):
-        await reports.write(step)
+        await write_report(frameworks, cluster.wall(), step=step)
         await asyncio.sleep(DEADLINE)
     status = await frameworks.status("f")
     assert (status["attemptStatus"]["id"], status["attemptStatus"]["completionStatus"]) == (0, None)
 
 
-async def test_a_program_that_never_reports(cluster: Cluster, frameworks: Frameworks) -> None:
+async def test_a_program_that_never_reports(frameworks: Frameworks) -> None:
     await frameworks.create("f", role("a", 1), progress=PROGRESS, retryPolicy={"maxRetryCount": 0})
     await frameworks.until_running("f", 1)
     status = await frameworks.until_state("f", "Completed", within=4 * LIMIT)
@@ -109,7 +78,7 @@ async def test_a_program_that_never_reports(cluster: Cluster, frameworks: Framew
     assert status["phase"] == "Failed"
 
 
-async def test_checkpoints_renew_the_retries(frameworks: Frameworks, reports: Reports) -> None:
+async def test_checkpoints_renew_the_retries(cluster: Cluster, frameworks: Frameworks) -> None:
     policy = {"maxRetryCount": 1, "resetOnProgress": True}
     failing = role("a", 1, simulate={"run-seconds": 5, "exit-code": 1}, frameworkAttemptCompletionPolicy=policy_of(1))
     await frameworks.create("f", failing, progress={"intervalSeconds": INTERVAL}, retryPolicy=policy)
@@ -119,7 +88,7 @@ async def test_checkpoints_renew_the_retries(frameworks: Frameworks, reports: Re
             return bool(found["attemptStatus"]["id"] == attempt and found["state"] == "AttemptRunning")
 
         await frameworks.until("f", runs)
-        await reports.write(attempt, checkpoint=True)
+        await write_report(frameworks, cluster.wall(), step=attempt, checkpoint=True)
     status = await frameworks.until_state("f", "Completed")
     retries = status["retryPolicyStatus"]
     assert (retries["totalRetriedCount"], retries["accountableRetriedCount"]) == (4, 1)

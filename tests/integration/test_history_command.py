@@ -1,10 +1,11 @@
 """``kubectl framework history``: past attempts, from a folder of records and from an archive's server."""
 
 import copy
-import io
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 import orjson
 import pytest
@@ -12,15 +13,11 @@ import pytest
 from frameworkcontroller.api.historyrecords import HistoryRecord, Trigger, encode_record, framework_attempt_id
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.commands.history import show
-from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.commands.output import console
 from frameworkcontroller.commands.parsers import build_plugin_parser
 from frameworkcontroller.commands.program import CommandError, UsageError
 from frameworkcontroller.history.archive import HistoryArchive
 from frameworkcontroller.history.archiveaccess import TOKEN_FILE_VARIABLE, URL_VARIABLE
 from frameworkcontroller.history.archiveapi import application
-from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.connection import Connection
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from frameworkcontroller.webaccess.boundedserver import BoundedServer
@@ -28,11 +25,12 @@ from frameworkcontroller.webaccess.loopback_access import LoopbackAccess, token_
 from frameworkcontroller.webaccess.viewers import WebAccess
 from tests.support.access import Everyone
 from tests.support.archives import framework_record, pod_record, task_record, task_status
-from tests.support.cli import Cli
+from tests.support.cli import Cli, run_offline
 from tests.support.clusters import Cluster
 from tests.support.frameworks import Frameworks, Json, policy, role
 from tests.support.objects import read
 
+offline: Final = partial(run_offline, "history")
 FAILS = {"run-seconds": 0.2, "exit-code": 3, "message": "disk is full"}
 
 
@@ -85,17 +83,6 @@ async def archive_of(folder: Path, access: WebAccess | None = None) -> AsyncIter
         app = application(archive, access or Everyone())
         async with BoundedServer(app, "127.0.0.1", 0) as server:
             yield server.url
-
-
-async def offline(*arguments: str) -> tuple[str, str]:
-    """The output and the remarks of the command where there is no cluster."""
-    options = build_plugin_parser().parse_args(["history", *arguments])
-    options.live = False
-    out, err = io.StringIO(), io.StringIO()
-    async with KubeClient(Connection.to_address("http://127.0.0.1:1")) as nowhere:
-        invocation = Invocation(nowhere, "default", console(out), console(err))
-        assert await show.run(invocation, options) == 0
-    return out.getvalue(), err.getvalue()
 
 
 async def test_both_sources_show_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,30 +10,24 @@ from typing import Any
 
 import yaml
 
-from tests.support.frameworks import manifest
+from tests.support.frameworks import manifest, policy
+from tests.support.reportingprograms import SENDS
 
-PROGRAM = """
-import json, os, socket, ssl, sys, time, urllib.request
-
-env = os.environ
-
-def report(step):
-    context = ssl.create_default_context(cafile=env["KUBEFLOW_TRAINER_SERVER_CA_CERT"])
-    token = open(env["KUBEFLOW_TRAINER_SERVER_TOKEN"]).read()
-    body = json.dumps({"trainerStatus": {"metrics": [{"name": "current_step", "value": str(step)}]}}).encode()
-    headers = {"Authorization": "Bearer " + token, "Content-Type": "application/json"}
-    request = urllib.request.Request(env["KUBEFLOW_TRAINER_SERVER_URL"], body, headers)
-    urllib.request.urlopen(request, context=context).read()
+PROGRAM = (
+    SENDS
+    + """
+import socket
 
 for step in range(4):
-    if env["FC_TASK_INDEX"] == "0":
-        report(step)
+    if os.environ["FC_TASK_INDEX"] == "0":
+        assert send({"metrics": [{"name": "current_step", "value": str(step)}]}) == 200
     time.sleep(1)
-if env["FC_FRAMEWORK_ATTEMPT_ID"] == "0":
+if os.environ["FC_FRAMEWORK_ATTEMPT_ID"] == "0":
     print("waits for a peer that never comes", flush=True)
     socket.create_server(("127.0.0.1", 0)).accept()
 print("trained", flush=True)
 """
+)
 """The collective of the first attempt has no end. Only the first Task reports."""
 
 
@@ -43,7 +37,7 @@ def framework() -> dict[str, Any]:
     role = {
         "name": "worker",
         "taskNumber": 2,
-        "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 1, "minSucceededTaskCount": -1},
+        "frameworkAttemptCompletionPolicy": policy(1),
         "task": {"pod": pod},
     }
     return manifest(

@@ -145,16 +145,20 @@ async def test_a_terminal(world: World) -> None:
     assert b"43 132\r\n" in shown
 
     async def interrupt() -> None:
-        # Once more if a shell that starts a program has missed it.
+        """Send Ctrl-C, which only a controlling terminal turns into a signal.
+
+        Once more if a shell that starts a program has missed it.
+        """
         while True:
             await socket.send_bytes(b"\0\3")
             await asyncio.sleep(0.5)
 
-    # Ctrl-C, which only a controlling terminal turns into a signal.
     interrupting = asyncio.create_task(interrupt())
-    _, _, result = await result_of(socket)
-    interrupting.cancel()
-    await asyncio.wait([interrupting])
+    try:
+        _, _, result = await result_of(socket)
+    finally:
+        interrupting.cancel()
+        await asyncio.wait([interrupting])
     assert result["details"]["causes"][0]["message"] == "130"
 
 

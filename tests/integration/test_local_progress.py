@@ -7,27 +7,20 @@ import sys
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.sdk.localprocess import LocalProcess
 from tests.support.frameworks import Frameworks, policy
+from tests.support.reportingprograms import SENDS
 
-SCRIPT = """
-import json, os, ssl, sys, time, urllib.request
-
-url = os.environ["KUBEFLOW_TRAINER_SERVER_URL"]
-context = ssl.create_default_context(cafile=os.environ["KUBEFLOW_TRAINER_SERVER_CA_CERT"])
-
-def post(**status):
-    with open(os.environ["KUBEFLOW_TRAINER_SERVER_TOKEN"]) as token:
-        headers = {"Authorization": "Bearer " + token.read(), "Content-Type": "application/json"}
-    body = json.dumps({"trainerStatus": status}).encode()
-    urllib.request.urlopen(urllib.request.Request(url, body, headers), context=context).read()
-
+SCRIPT = (
+    SENDS
+    + """
 for step in range(1, 4):
     metrics = [{"name": "current_step", "value": str(step)}, {"name": "loss", "value": "0.5"}]
-    post(progressPercentage=step * 30, metrics=metrics)
+    assert send({"progressPercentage": step * 30, "metrics": metrics}) == 200
     time.sleep(1.1)
-post(progressPercentage=90, checkpoint=True)
+assert send({"progressPercentage": 90, "checkpoint": True}) == 200
 time.sleep(1.1)
-post(progressPercentage=100)
+assert send({"progressPercentage": 100}) == 200
 """
+)
 
 
 async def test_a_program_reports_its_progress() -> None:

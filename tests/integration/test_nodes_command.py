@@ -1,31 +1,20 @@
 """``kubectl framework nodes``, by a folder of records."""
 
-import io
 from pathlib import Path
 
 import orjson
 import pytest
 import yaml
 
-from frameworkcontroller.commands import nodes
-from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.commands.output import console
-from frameworkcontroller.commands.parsers import build_plugin_parser
 from frameworkcontroller.commands.program import CommandError
-from frameworkcontroller.kube.client import KubeClient
-from frameworkcontroller.kube.connection import Connection
 from tests.support.archives import EPOCH, framework_record, task_status
+from tests.support.cli import run_offline
 
 
 async def shown(*arguments: str) -> tuple[list[str], str]:
     """The lines and the remarks of the command, an hour after the records."""
-    options = build_plugin_parser().parse_args(["nodes", *arguments])
-    options.live = False
-    out, err = io.StringIO(), io.StringIO()
-    async with KubeClient(Connection.to_address("http://127.0.0.1:1")) as nowhere:
-        invocation = Invocation(nowhere, "default", console(out), console(err), wall=lambda: EPOCH + 3600.0)
-        assert await nodes.run(invocation, options) == 0
-    return out.getvalue().splitlines(), err.getvalue()
+    out, err = await run_offline("nodes", *arguments, wall=lambda: EPOCH + 3600.0)
+    return out.splitlines(), err
 
 
 @pytest.fixture

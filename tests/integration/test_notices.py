@@ -8,15 +8,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
 
-import orjson
 import pytest
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.codec import encode_report
-from frameworkcontroller.api.status import ProgressStatus
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.config.config import Config, Kueue, KueueMode, ProgressReports, shipped_config
-from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
+from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.resources import CONFIGMAPS, WORKLOADS
 from frameworkcontroller.local.cluster import LocalCluster
 from frameworkcontroller.local.kubelet import process
@@ -25,8 +22,10 @@ from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, condition
 from tests.support.localqueue import in_queue, needing
 from tests.support.objects import items, read
+from tests.support.reportingprograms import SENDS
 from tests.support.site import LocalSite, local_site
 from tests.support.virtual_clock import wall
+from tests.support.writtenreports import write_report
 
 GRACE: Final = 300
 SDK: Final = Path(process.__file__).parents[2] / "sdk"
@@ -48,14 +47,6 @@ class Trainings(LocalSite):
     async def create(self, name: str, priority: str = "", *roles: Json, **spec: Any) -> None:
         """Create a Framework in the queue, and wait until it runs."""
         await self.frameworks.create(name, *(roles or (training(),)), metadata=in_queue(priority), **spec)
-
-    async def report(self, name: str, step: int, *, checkpoint: bool) -> None:
-        """Write a report as the report server does."""
-        now = int(wall())
-        progress = ProgressStatus(step=step, last_report_time=now, last_checkpoint_time=now if checkpoint else None)
-        change = {"data": {names.PROGRESS_KEY: orjson.dumps(encode_report(progress)).decode()}}
-        configmap = names.configmap_name(name)
-        await self.client.patch(CONFIGMAPS, configmap, orjson.dumps(change), "default", content_type=MERGE_PATCH)
 
     async def until_noticed(self, name: str, reason: str) -> str:
         """Wait until Pods can see the notice. Return its deadline."""
@@ -85,7 +76,7 @@ async def trainings(tmp_path: Path) -> AsyncIterator[Trainings]:
 async def test_a_preempted_training_checkpoints_first(trainings: Trainings) -> None:
     await trainings.create("low", checkpointGraceSeconds=GRACE, progress={})
     await trainings.frameworks.until_running("low", 2)
-    await trainings.report("low", 40, checkpoint=True)
+    await write_report(trainings.frameworks, wall(), "low", step=40, checkpoint=True)
     await trainings.frameworks.until("low", lambda found: found.get("progress", {}).get("step") == 40, within=300)
     annotation = (await trainings.workload("low"))["metadata"]["annotations"][names.LAST_CHECKPOINT]
     assert annotation == (await trainings.frameworks.status("low"))["progress"]["lastCheckpointTime"]
@@ -108,7 +99,7 @@ async def test_a_preempted_training_checkpoints_first(trainings: Trainings) -> N
     assert condition(await trainings.frameworks.status("high"), "Admitted")["status"] == "False"
 
     await asyncio.sleep(5)
-    await trainings.report("low", 47, checkpoint=True)
+    await write_report(trainings.frameworks, wall(), "low", step=47, checkpoint=True)
     await trainings.frameworks.until_running("high", 2)
     low = await trainings.frameworks.status("low")
     assert (low["attemptStatus"]["id"], low["retryPolicyStatus"]["accountableRetriedCount"]) == (1, 0)
@@ -144,7 +135,6 @@ async def test_a_suspension_that_is_taken_back_changes_nothing(trainings: Traini
 
 
 TRAINING: Final = """
-import json, os, ssl, sys, time, urllib.request
 from pathlib import Path
 
 sys.path.insert(0, {sdk!r})
@@ -156,15 +146,6 @@ step = int(checkpoint.read_text()) if checkpoint.exists() else 0
 with log.open("a") as file:
     file.write("begins %d\\n" % step)
 
-def report(**fields):
-    env = os.environ
-    context = ssl.create_default_context(cafile=env["KUBEFLOW_TRAINER_SERVER_CA_CERT"])
-    token = Path(env["KUBEFLOW_TRAINER_SERVER_TOKEN"]).read_text()
-    headers = {{"Authorization": "Bearer " + token, "Content-Type": "application/json"}}
-    body = json.dumps({{"trainerStatus": fields}}).encode()
-    request = urllib.request.Request(env["KUBEFLOW_TRAINER_SERVER_URL"], body, headers)
-    urllib.request.urlopen(request, context=context, timeout=30).read()
-
 while True:
     step += 1
     time.sleep(0.02)
@@ -173,7 +154,7 @@ while True:
         checkpoint.write_text(str(step))
         with log.open("a") as file:
             file.write("saves %d: %s\\n" % (step, found.reason))
-        report(step=step, checkpoint=True)
+        assert send({{"step": step, "checkpoint": True}}) == 200
         time.sleep(600)
 """
 
@@ -181,7 +162,7 @@ while True:
 async def test_a_preempted_program_loses_no_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two Frameworks, real processes, tokens, reports and files."""
     monkeypatch.setattr(process, "_RENEW_DATA_SECONDS", 0.2)
-    source = TRAINING.format(sdk=str(SDK), store=str(tmp_path))
+    source = SENDS + TRAINING.format(sdk=str(SDK), store=str(tmp_path))
     log = tmp_path / "log"
 
     def role(command: list[str]) -> Json:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
 
-import orjson
 import pytest
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.timestamps import format_time
+from frameworkcontroller.api.status import ProgressMetric
 from frameworkcontroller.config.config import Config, LeaderElection, ProgressReports
 from frameworkcontroller.kube.resources import CONFIGMAPS
 from frameworkcontroller.local.kubelet.simulated import SimulatedRuntime
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
-from tests.support.frameworks import Frameworks, role
+from tests.support.frameworks import Frameworks, condition, policy, role
+from tests.support.objects import read
+from tests.support.writtenreports import write_report
 
 CONFIGMAP = names.configmap_name("f")
 
@@ -31,23 +31,9 @@ async def reporting(cluster: Cluster) -> AsyncIterator[Controller]:
         yield controller
 
 
-async def report(frameworks: Frameworks, cluster: Cluster, *, checkpoint: bool = False, **values: Any) -> str:
-    """Write a report as the report server does. Return its time."""
-    now = format_time(int(cluster.wall()))
-    body = {
-        **values,
-        "lastReportTime": now,
-        "lastChangeTime": now,
-        **({"lastCheckpointTime": now} if checkpoint else {}),
-    }
-    await frameworks.merge(CONFIGMAPS, CONFIGMAP, {"data": {"progress": orjson.dumps(body).decode()}})
-    return now
-
-
 async def data(frameworks: Frameworks) -> dict[str, str]:
     """The data of the attempt's ConfigMap."""
-    body = orjson.loads(await frameworks.client.get(CONFIGMAPS, CONFIGMAP, frameworks.namespace))
-    return dict(body.get("data") or {})
+    return dict((await read(frameworks.client, CONFIGMAPS, CONFIGMAP, frameworks.namespace)).get("data") or {})
 
 
 @pytest.mark.usefixtures("reporting")
@@ -70,13 +56,11 @@ async def test_a_pod_can_report(frameworks: Frameworks) -> None:
 
 @pytest.mark.usefixtures("reporting")
 async def test_reports_become_the_status(frameworks: Frameworks, cluster: Cluster, pods: SimulatedRuntime) -> None:
-    retried = {"minFailedTaskCount": 1, "minSucceededTaskCount": -1}
-    await frameworks.create(
-        "f", role("a", frameworkAttemptCompletionPolicy=retried), progress={}, retryPolicy={"maxRetryCount": 1}
-    )
+    retried = role("a", frameworkAttemptCompletionPolicy=policy(1))
+    await frameworks.create("f", retried, progress={}, retryPolicy={"maxRetryCount": 1})
     await frameworks.until_running("f", 1)
     assert "progress" not in await frameworks.status("f")
-    first = await report(frameworks, cluster, percentage=10, step=1, metrics=[{"name": "loss", "value": 0.5}])
+    first = await write_report(frameworks, cluster.wall(), percentage=10, step=1, metrics=[ProgressMetric("loss", 0.5)])
     status = await frameworks.until("f", lambda status: status["progress"]["step"] == 1)
     assert status["progress"] == {
         "frameworkAttemptID": 0,
@@ -87,15 +71,15 @@ async def test_reports_become_the_status(frameworks: Frameworks, cluster: Cluste
         "lastReportTime": first,
         "lastChangeTime": first,
     }
-    await report(frameworks, cluster, step=2, checkpoint=True)
+    await write_report(frameworks, cluster.wall(), step=2, checkpoint=True)
     await frameworks.until("f", lambda status: "lastCheckpointTime" in status["progress"])
     # A report by itself takes a minute; an end takes it along.
-    await report(frameworks, cluster, step=3, checkpoint=True)
+    await write_report(frameworks, cluster.wall(), step=3, checkpoint=True)
     pods.fail(f"{frameworks.namespace}/f-a-0")
     status = await frameworks.until("f", lambda status: status["attemptStatus"]["id"] == 1)
     assert (status["progress"]["step"], status["progress"]["frameworkAttemptID"]) == (3, 0)
     await frameworks.until_running("f", 1)
-    await report(frameworks, cluster, step=1)
+    await write_report(frameworks, cluster.wall(), step=1)
     status = await frameworks.until("f", lambda status: status["progress"]["frameworkAttemptID"] == 1)
     assert status["progress"]["step"] == 1
     assert "lastCheckpointTime" not in status["progress"]
@@ -107,12 +91,12 @@ async def test_edits_of_a_user_hurt_only_the_progress(
 ) -> None:
     await frameworks.create("f", role("a"), progress={})
     await frameworks.until_running("f", 1)
-    await report(frameworks, cluster, step=1)
+    await write_report(frameworks, cluster.wall(), step=1)
     await frameworks.until("f", lambda status: status["progress"]["step"] == 1)
     for text in ("{", "x" * 100_000, '{"step": 1e300}', None):
         await frameworks.merge(CONFIGMAPS, CONFIGMAP, {"data": {"progress": text}})
     pods.finish(f"{frameworks.namespace}/f-a-0")
-    status = await frameworks.until("f", lambda status: status["state"] == "Completed")
+    status = await frameworks.until_state("f", "Completed")
     assert status["progress"]["step"] == 1
 
 
@@ -120,8 +104,8 @@ async def test_edits_of_a_user_hurt_only_the_progress(
 async def test_without_a_report_server_the_framework_says_so(frameworks: Frameworks, pods: SimulatedRuntime) -> None:
     await frameworks.create("f", role("a"), progress={})
     status = await frameworks.until_running("f", 1)
-    (found,) = [one for one in status["conditions"] if one["type"] == "ProgressUnavailable"]
+    found = condition(status, "ProgressUnavailable")
     assert (found["status"], found["reason"]) == ("True", "NoReportServer")
     assert await data(frameworks) == {}
     pods.finish(f"{frameworks.namespace}/f-a-0")
-    await frameworks.until("f", lambda status: status["state"] == "Completed")
+    await frameworks.until_state("f", "Completed")

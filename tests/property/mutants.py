@@ -18,7 +18,6 @@ import orjson
 from sqlalchemy import case
 
 from frameworkcontroller.api import names, quantities
-from frameworkcontroller.api.codec import encode_report
 from frameworkcontroller.api.completion import TASK_NODE_GIVEN_UP, CompletionStatus
 from frameworkcontroller.api.objectkinds import PODGROUPS
 from frameworkcontroller.api.objects import CompanionRecord, Disruption, FrameworkRecord
@@ -111,6 +110,7 @@ from tests.support.flaws import (
 from tests.support.frameworks import policy, role
 from tests.support.gangscheduler import Backend
 from tests.support.kueue import QUEUES
+from tests.support.writtenreports import with_report
 
 _PATIENCE_SEC: Final = 2000.0
 """More than the ten minutes in which a lost event is made up for."""
@@ -477,7 +477,7 @@ class _ReadsItsCache(Flaw):
     def read(self, request: Get, body: Json) -> Json:
         if request.kind is not Kind.CONFIGMAP or self._cached is None:
             return body
-        return {**body, "data": {**body["data"], "progress": orjson.dumps(encode_report(self._cached)).decode()}}
+        return with_report(body, self._cached)
 
 
 class _SeesNoProgress(_ReadsItsCache):

@@ -16,8 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from frameworkcontroller.machine.kernel.requests import Kind
-from tests.support.hanghistory import CONFIGMAP, DEADLINE, INTERVAL, SLACK, START, HangHistory
+from tests.support.hanghistory import DEADLINE, INTERVAL, SLACK, START, HangHistory
 from tests.support.hangs import hanging
+from tests.support.history import CONFIGMAP
 
 
 def pause(history: HangHistory, seconds: int) -> None:
@@ -213,7 +214,7 @@ def an_answer_is_late() -> None:
     bench.now += DEADLINE + SLACK
     action = bench.read()
     result = bench.find(action)
-    bench.report(8)
+    bench.report_unseen(8)
     bench.now += 200
     bench.fold(action, result)
     bench.plan()

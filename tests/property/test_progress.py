@@ -48,6 +48,20 @@ def _run(story: ReportedHistory) -> None:
     story.settle()
 
 
+def _saved() -> ReportedHistory:
+    """The first report has a checkpoint."""
+    story = _begin()
+    story.report(1, checkpoint=True)
+    story.settle()
+    return story
+
+
+def _over(story: ReportedHistory) -> ReportedHistory:
+    story.look()
+    story.finish()
+    return story
+
+
 def steady() -> ReportedHistory:
     """A report each second, and a checkpoint each minute."""
     story = _begin(intervalSeconds=1)
@@ -55,38 +69,28 @@ def steady() -> ReportedHistory:
         story.tick(1)
         story.report(step, checkpoint=step % 60 == 59)
         story.settle()
-    story.look()
-    story.finish()
-    return story
+    return _over(story)
 
 
 def edited() -> ReportedHistory:
     """Clocks and users change the times."""
-    story = _begin()
-    story.report(1, checkpoint=True)
-    story.settle()
+    story = _saved()
     story.tick(100)
     story.report(2, checkpoint=True, skew=-200)
     story.look()
     story.report(3, checkpoint=True, skew=10**6)
-    story.look()
-    story.finish()
-    return story
+    return _over(story)
 
 
 def retried() -> ReportedHistory:
     """The attempt fails, and the next one reports."""
-    story = _begin()
-    story.report(1, checkpoint=True)
-    story.settle()
+    story = _saved()
     story.report(2)
     story.kubelet(0, "end", 1)
     _run(story)
     story.look()
     story.report(1)
-    story.look()
-    story.finish()
-    return story
+    return _over(story)
 
 
 @pytest.mark.parametrize("story", [steady, edited, retried])

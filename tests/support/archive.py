@@ -119,13 +119,7 @@ class ArchivedHistory(History):
         self._orphaned: set[str] = set()
         """UIDs of Frameworks whose objects were to stay."""
         self.others.append(self.sink.step)
-        before = self.world.watcher
-
-        def watch() -> None:
-            before()
-            self._look()
-
-        self.world.watcher = watch
+        self.world.watchers.append(self._look)
         self.guarantees.on_finalizers = self._check_finalizers
         self.guarantees.on_creation = self._check_creation
         for controller in self.controllers:

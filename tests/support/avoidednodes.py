@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-import orjson
-
 from frameworkcontroller.api import names
 from frameworkcontroller.api.codec import decode_status
 from frameworkcontroller.api.spec import AvoidNodes
@@ -43,14 +41,8 @@ class AvoidingHistory(History):
         self._affine: dict[str, list[str]] = {}
         """By UID of a Pod, the nodes that it avoids."""
         self._known: dict[str, FrameworkStatus] = {}
-        self._seen = {Kind.FRAMEWORK: 0, Kind.POD: 0}
-        before = self.world.watcher
-
-        def watch() -> None:
-            before()
-            self._look()
-
-        self.world.watcher = watch
+        self.world.check_each(Kind.FRAMEWORK, self._check_status)
+        self.world.check_each(Kind.POD, self._check_pod)
 
     # --- nodes ---
 
@@ -95,22 +87,11 @@ class AvoidingHistory(History):
 
     # --- checks ---
 
-    def _look(self) -> None:
-        for kind in (Kind.FRAMEWORK, Kind.POD):
-            events = self.world.events[kind]
-            fresh, self._seen[kind] = events[self._seen[kind] :], len(events)
-            for event in fresh:
-                if event.removed:
-                    continue
-                body = orjson.loads(event.raw)
-                if kind is Kind.FRAMEWORK:
-                    self._check_status(body)
-                elif uid_of(body) not in self._created:
-                    self._created[uid_of(body)] = self.world.clock
-                    self._check_pod(body)
-
     def _check_pod(self, pod: Body) -> None:
         """A new Pod avoids the nodes of the stored status, by each term, and no others."""
+        if uid_of(pod) in self._created:
+            return
+        self._created[uid_of(pod)] = self.world.clock
         uid = mark_of(pod, names.FRAMEWORK_UID)
         if uid not in self._known or not isinstance(pod["spec"], dict):
             return

@@ -2,6 +2,7 @@
 
 import io
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from frameworkcontroller.commands.invocation import Invocation
 from frameworkcontroller.commands.output import console
 from frameworkcontroller.commands.parsers import Parser, build_plugin_parser, late
 from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.connection import Connection
 from tests.support.clusters import Cluster
 
 
@@ -43,6 +45,21 @@ def run_program(*arguments: str, stdin: str = "", program: Callable[[Sequence[st
         except SystemExit as exit_:
             code = exit_.code if isinstance(exit_.code, int) else 1
     return Ended(code, out.getvalue(), err.getvalue())
+
+
+async def run_offline(*arguments: str, wall: Callable[[], float] = time.time) -> tuple[str, str]:
+    """The output and the remarks of ``kubectl framework ARGUMENTS`` where there is no cluster; it must succeed.
+
+    Raises:
+        CommandError: of the command.
+    """
+    options = build_plugin_parser().parse_args(arguments)
+    options.live = False
+    out, err = io.StringIO(), io.StringIO()
+    async with KubeClient(Connection.to_address("http://127.0.0.1:1")) as nowhere:
+        invocation = Invocation(nowhere, options.namespace or "default", console(out), console(err), wall)
+        assert await late(f"commands.{options.module}")(invocation, options) == 0
+    return out.getvalue(), err.getvalue()
 
 
 class Cli:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import orjson
+import pytest
 
 from frameworkcontroller.api.resources import FRAMEWORKS
 from frameworkcontroller.kube.client import STRATEGIC_PATCH, KubeClient
@@ -76,6 +77,11 @@ class Cluster:
             return ClockReading.now()
         now = asyncio.get_running_loop().time()
         return ClockReading(now, now, self.wall())
+
+    def skip_without_tokens(self) -> None:
+        """Skip the test if service accounts get no tokens here."""
+        if self.name == "1.36":
+            pytest.skip("this build serves no TokenReview, and gives no tokens to service accounts")
 
     async def evict(self, pod: str) -> None:
         """Evict a Pod by the eviction API."""

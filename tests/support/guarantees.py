@@ -81,7 +81,7 @@ class Guarantees:
         """Called right before the progress of an attempt is read live."""
         self.on_hang: Callable[[str, FrameworkStatus], None] | None = None
         """Takes the UID of the Framework and its status before, right after it is stored that an attempt hangs."""
-        world.watcher = self.look
+        world.watchers.append(self.look)
 
     def is_ours(self, body: Body) -> bool:
         """Whether a controller has created it."""

@@ -7,28 +7,24 @@ progress of the program counts whose report a server took, or could not take bec
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
-import orjson
-
 from frameworkcontroller.api import names
-from frameworkcontroller.api.codec import encode_report
 from frameworkcontroller.api.progressreports import decode_progress
 from frameworkcontroller.api.status import FrameworkStatus, ProgressStatus, State
-from frameworkcontroller.machine.kernel.model import Reporting
 from frameworkcontroller.machine.kernel.requests import Kind
 from frameworkcontroller.machine.parts.hangs.hangs import READ_SEC, WRITE_SEC
 from tests.support.driver import Controller
-from tests.support.history import LIMITS, NAME, History
+from tests.support.history import CONFIGMAP, History
+from tests.support.progresshistory import REPORTED
 from tests.support.world import Body, Fate, is_deleting, name_of, uid_of
+from tests.support.writtenreports import report_text
 
-CONFIGMAP: Final = names.configmap_name(NAME)
 INTERVAL: Final = 10
 DEADLINE: Final = 100
 START: Final = 150
 SLACK: Final = INTERVAL + WRITE_SEC
-_HANGING: Final = replace(LIMITS, reporting=Reporting("https://reports", "a CA"))
 _TASK: Final[dict[str, Any]] = {"retryPolicy": {"maxRetryCount": -2}}
 SPEC: Final[dict[str, Any]] = {
     "executionType": "Start",
@@ -57,7 +53,7 @@ class HangHistory(History):
     """One history of a Framework whose Pods report."""
 
     def __init__(self, seed: int = 0) -> None:
-        super().__init__(seed, limits=_HANGING)
+        super().__init__(seed, limits=REPORTED)
         self.rng = random.Random(~seed)
         self.own, self.other = Server(), Server()
         self.step = 0
@@ -82,11 +78,6 @@ class HangHistory(History):
         self.create(SPEC)
 
     # --- truth ---
-
-    @property
-    def configmap(self) -> Body | None:
-        """The live ConfigMap of the attempt."""
-        return self.world.objects[Kind.CONFIGMAP].get(CONFIGMAP)
 
     @property
     def is_calm(self) -> bool:
@@ -221,7 +212,7 @@ class HangHistory(History):
             last_change_time=_later(changed, now) if is_change or changed is None else changed,
             last_checkpoint_time=_later(checkpoint, now) if is_checkpoint else checkpoint,
         )
-        value = orjson.dumps(encode_report(found)).decode()
+        value = report_text(found)
         self.world.tell(f"server: writes step {step}")
         self.world.edit(Kind.CONFIGMAP, CONFIGMAP, lambda one: one["data"].update({names.PROGRESS_KEY: value}))
 

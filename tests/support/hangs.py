@@ -7,17 +7,16 @@ from typing import Any, Final
 
 import orjson
 
-from frameworkcontroller.api import names
-from frameworkcontroller.api.codec import encode_report
 from frameworkcontroller.api.status import ProgressStatus
 from frameworkcontroller.machine.kernel.actions import Action, carry_out
 from frameworkcontroller.machine.kernel.exchanges import Result
 from frameworkcontroller.machine.kernel.model import Env
 from frameworkcontroller.machine.kernel.requests import Answer, Answered
 from frameworkcontroller.machine.parts.hangs.hangs import ReadProgress
-from tests.support.bench import Bench, Body, role
+from tests.support.bench import Body, role
+from tests.support.progressbench import CONFIGMAP, ProgressBench
+from tests.support.writtenreports import with_report
 
-CONFIGMAP: Final = "f-attempt"
 INTERVAL: Final = 10
 DEADLINE: Final = 100
 START: Final = 300
@@ -29,14 +28,8 @@ SPEC: Final[dict[str, Any]] = {
 ALWAYS: Final = {"fancyRetryPolicy": True}
 
 
-def with_report(configmap: Body, progress: ProgressStatus) -> Body:
-    """The ConfigMap once a report server has written the progress."""
-    data = configmap.get("data") or {}
-    return {**configmap, "data": {**data, "progress": orjson.dumps(encode_report(progress)).decode()}}
-
-
-class HangBench(Bench):
-    """Its Pods report to a server with the interval of the spec."""
+class HangBench(ProgressBench):
+    """Its controller knows of each report, unless ``reports_since`` is None."""
 
     reports_since: float | None = 0.0
 
@@ -44,16 +37,7 @@ class HangBench(Bench):
     def env(self) -> Env:
         return replace(super().env, reports_since=self.reports_since)
 
-    def created(self, action: Action, *, show: bool = True) -> str:
-        uid = super().created(action, show=False)
-        body = self.bodies[action.target.name]
-        if body["kind"] == "ConfigMap":
-            body["data"] = {**body.get("data", {}), names.INTERVAL_KEY: str(INTERVAL)}
-        if show:
-            self.show(action.target.name)
-        return uid
-
-    def report(self, step: int, *, changed: float | None = None, checkpoint: float | None = None) -> None:
+    def report_unseen(self, step: int, *, changed: float | None = None, checkpoint: float | None = None) -> None:
         """The live ConfigMap has a report, which the cache does not show yet. ``changed``: now, by default."""
         now = int(self.now)
         found = ProgressStatus(
@@ -66,7 +50,7 @@ class HangBench(Bench):
 
     def report_and_show(self, step: int, *, changed: float | None = None, checkpoint: float | None = None) -> None:
         """The cache shows a report, and a plan follows."""
-        self.report(step, changed=changed, checkpoint=checkpoint)
+        self.report_unseen(step, changed=changed, checkpoint=checkpoint)
         self.show_then_plan(CONFIGMAP)
 
     def read(self) -> ReadProgress:

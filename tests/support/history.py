@@ -24,6 +24,7 @@ from tests.support.guarantees import Guarantees
 from tests.support.world import Body, Fate, World, controller_of, is_deleting, name_of, uid_of
 
 NAME: Final = "f"
+CONFIGMAP: Final = names.configmap_name(NAME)
 LIMITS: Final = Limits(
     object_local_cache_creation_timeout_sec=300,
     framework_completed_retain_sec=10_000,
@@ -72,6 +73,11 @@ class History:
     def framework(self) -> Body | None:
         """The live Framework."""
         return self.world.objects[Kind.FRAMEWORK].get(NAME)
+
+    @property
+    def configmap(self) -> Body | None:
+        """The live ConfigMap of the attempt, or another one of that name."""
+        return self.world.objects[Kind.CONFIGMAP].get(CONFIGMAP)
 
     @property
     def status(self) -> FrameworkStatus | None:
@@ -432,8 +438,7 @@ class History:
 
     def delete_configmap(self, propagation: str = "Foreground") -> None:
         """A user deletes the attempt's ConfigMap."""
-        name = names.configmap_name(NAME)
-        body = self.world.objects[Kind.CONFIGMAP].get(name)
+        body = self.configmap
         if body is not None and self.guarantees.is_ours(body):
             if propagation != "Foreground":
                 if self.framework is None or is_deleting(self.framework):
@@ -444,7 +449,7 @@ class History:
                     return
                 self._let_loose.add(uid_of(self.framework))
             self.world.tell(f"somebody deletes the ConfigMap: {propagation}")
-            self.world.delete(Kind.CONFIGMAP, name, foreground=True, propagation=propagation)
+            self.world.delete(Kind.CONFIGMAP, CONFIGMAP, foreground=True, propagation=propagation)
 
     def unlabel(self, which: int) -> None:
         """A user removes the label by which a Pod or the ConfigMap is watched."""

@@ -96,16 +96,13 @@ class Kueue:
         for name, value in PRIORITIES.items():
             world.create(Kind.WORKLOAD_PRIORITY_CLASS, {"metadata": {"name": name}, "value": value})
         world.webhooks[Kind.WORKLOAD] = refuse_change
-        others = world.watcher
+        world.watchers.append(self._look)
 
-        def watch() -> None:
-            others()
-            self._note_pods()
-            self._note_deactivated()
-            if not is_loose():
-                self.check()
-
-        world.watcher = watch
+    def _look(self) -> None:
+        self._note_pods()
+        self._note_deactivated()
+        if not self._is_loose():
+            self.check()
 
     # --- state -------------------------------------------------------------------------------------------------------
 

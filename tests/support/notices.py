@@ -10,18 +10,18 @@ from typing import Any, Final
 
 import orjson
 
-from frameworkcontroller.api import names
-from frameworkcontroller.api.codec import decode_status, encode_report
+from frameworkcontroller.api.codec import decode_status
 from frameworkcontroller.api.status import FrameworkStatus, NoticeStatus, ProgressStatus, State
 from frameworkcontroller.api.timestamps import format_time, parse_time
 from frameworkcontroller.machine.kernel.requests import Kind
-from tests.support.history import NAME, History
+from tests.support.guarantees import Guarantees
+from tests.support.history import CONFIGMAP, History
 from tests.support.queuedhistory import QueuedHistory
 from tests.support.world import EPOCH, Body, World, controller_of, is_deleting, name_of, uid_of
+from tests.support.writtenreports import report_text
 
 ASKED: Final = (-240, -241, -250)
 """Codes of ends that are asked for from outside. Disruptions have others, and end an attempt only by a rule."""
-_CONFIGMAP: Final = names.configmap_name(NAME)
 
 
 @dataclass(slots=True)
@@ -37,9 +37,9 @@ class NoticeGuarantee:
     """Watches stored statuses and ConfigMaps. ``grace``: checkpointGraceSeconds of all Frameworks."""
 
     world: World
+    guarantees: Guarantees
+    """While they are loose, a ConfigMap may be changed by an older status."""
     grace: int | None
-    loose: bool = False
-    """Whether two controllers work at once: then a ConfigMap may be changed by an older status."""
     checkpoints: dict[str, int] = field(default_factory=dict)
     """By UID of a ConfigMap, the time of its latest checkpoint."""
     given: list[NoticeStatus] = field(default_factory=list)
@@ -49,16 +49,10 @@ class NoticeGuarantee:
     _stored_at: dict[str, tuple[float, float]] = field(default_factory=dict)
     _known: dict[str, _Given] = field(default_factory=dict)
     _shown: dict[str, str] = field(default_factory=dict)
-    _looked_at: dict[Kind, int] = field(default_factory=lambda: {Kind.FRAMEWORK: 0, Kind.CONFIGMAP: 0})
 
-    def look(self) -> None:
-        """Check the events since the last look."""
-        for kind, check in ((Kind.FRAMEWORK, self._check_status), (Kind.CONFIGMAP, self._check_configmap)):
-            events = self.world.events[kind]
-            for event in events[self._looked_at[kind] :]:
-                if not event.removed:
-                    check(orjson.loads(event.raw))
-            self._looked_at[kind] = len(events)
+    def __post_init__(self) -> None:
+        self.world.check_each(Kind.FRAMEWORK, self._check_status)
+        self.world.check_each(Kind.CONFIGMAP, self._check_configmap)
 
     @property
     def _set_back(self) -> float:
@@ -95,7 +89,7 @@ class NoticeGuarantee:
             return
         tasks = [task for one in status.attempt.roles for task in one.tasks]
         runs = any(task.state is State.RUNNING and not task.is_leaving for task in tasks)
-        configmap = self.world.objects[Kind.CONFIGMAP].get(_CONFIGMAP)
+        configmap = self.world.objects[Kind.CONFIGMAP].get(CONFIGMAP)
         if not runs or is_deleting(body) or configmap is None or is_deleting(configmap):
             # The other client that deletes it ends the attempt.
             return
@@ -120,7 +114,7 @@ class NoticeGuarantee:
             return
         self._shown[uid_of(body)] = shown
         status = self._before.get(controller_of(body) or "")
-        if self.loose or status is None or status.attempt.configmap_uid != uid_of(body):
+        if self.guarantees.loose or status is None or status.attempt.configmap_uid != uid_of(body):
             return
         notice = status.notice
         stored = "" if notice is None else f"{notice.reason} {format_time(notice.deadline)}"
@@ -133,15 +127,7 @@ class _Notified(History):
 
     def __init__(self, seed: int = 0, *, grace: int | None = 100, **options: Any) -> None:
         super().__init__(seed, **options)
-        self.notices = NoticeGuarantee(self.world, grace)
-        before = self.world.watcher
-
-        def watch() -> None:
-            before()
-            self.notices.loose |= self.guarantees.loose
-            self.notices.look()
-
-        self.world.watcher = watch
+        self.notices = NoticeGuarantee(self.world, self.guarantees, grace)
 
     def with_notices(self, spec: Body) -> Body:
         """The spec of such a Framework."""
@@ -149,7 +135,7 @@ class _Notified(History):
 
     def report(self, *, checkpoint: bool, behind: int = 0) -> None:
         """The programs report progress. ``behind``: seconds by which the clock of the report server is."""
-        body = self.world.objects[Kind.CONFIGMAP].get(_CONFIGMAP)
+        body = self.configmap
         if body is None or not self.guarantees.is_ours(body) or not self.pods():
             return
         data = body.get("data") or {}
@@ -159,13 +145,13 @@ class _Notified(History):
         progress = ProgressStatus(
             step=last.get("step", 0) + 1, last_report_time=now, last_checkpoint_time=now if checkpoint else known
         )
-        text = orjson.dumps(encode_report(progress)).decode()
+        text = report_text(progress)
         self.world.tell(f"programs: report {text}")
-        self.world.edit(Kind.CONFIGMAP, _CONFIGMAP, lambda found: found.update(data={**data, "progress": text}))
+        self.world.edit(Kind.CONFIGMAP, CONFIGMAP, lambda found: found.update(data={**data, "progress": text}))
 
     def check_withdrawn(self) -> None:
         """I: all is at rest, and no end is asked for."""
-        body = self.world.objects[Kind.CONFIGMAP].get(_CONFIGMAP)
+        body = self.configmap
         shown = None if body is None else (body.get("data") or {}).get("notice")
         if shown or (self.status is not None and self.status.notice is not None):
             raise self.world.violation(f"I: the notice of an end that nobody asks for is there: {shown!r}")

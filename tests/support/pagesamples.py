@@ -212,6 +212,11 @@ def reported(attempt: int, *, age: int = 20, step: int = 8400) -> ProgressStatus
     )
 
 
+def running(name: str, progress: ProgressStatus | None, state: State = State.RUNNING, **fields: Any) -> Json:
+    """A Framework of one Task with that progress."""
+    return framework(name, {"worker": [task(0, State.RUNNING)]}, state, progress=progress, **fields)
+
+
 def training() -> Json:
     """One that runs and reports progress: Tasks of every phase, two of them retried."""
     workers = [

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-import orjson
-
 from frameworkcontroller.api.codec import decode_status
 from frameworkcontroller.api.status import TaskStatus
 from frameworkcontroller.machine.kernel.actions import Delete
@@ -187,16 +185,9 @@ class LoggedHistory(History):
     def __init__(self, seed: int = 0, *, keep: KeepLogs = KeepLogs.ALL, limits: Limits | None = None, **options: Any):
         super().__init__(seed, limits=KEPT[keep] if limits is None else limits, **options)
         self.reader = Reader(self.world, keep)
-        self._looked_at = 0
         self.others.append(self.reader.step)
         self.wakes.append(self._next_wake)
-        before = self.world.watcher
-
-        def watch() -> None:
-            before()
-            self._look()
-
-        self.world.watcher = watch
+        self.world.check_each(Kind.FRAMEWORK, self._check)
         for controller in self.controllers:
             controller.logs = self.reader
 
@@ -206,13 +197,9 @@ class LoggedHistory(History):
             controller.logs = self.reader
         return controller
 
-    def _look(self) -> None:
-        events = self.world.events[Kind.FRAMEWORK]
-        for event in events[self._looked_at :]:
-            body = orjson.loads(event.raw)
-            if not event.removed and uid_of(body):
-                self.reader.check_status(body)
-        self._looked_at = len(events)
+    def _check(self, body: Body) -> None:
+        if uid_of(body):
+            self.reader.check_status(body)
 
     def _next_wake(self) -> float | None:
         clock = self.reader.next_wake()

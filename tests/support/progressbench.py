@@ -12,6 +12,7 @@ from frameworkcontroller.api.status import ProgressStatus
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.kernel.model import Limits, Reporting
 from tests.support.bench import Bench, Body, limits, role
+from tests.support.writtenreports import with_report
 
 CA: Final = "-----BEGIN CERTIFICATE-----\n"
 REPORTING: Final = Reporting("https://reports.ns.svc:9000", CA)
@@ -21,6 +22,13 @@ CONFIGMAP: Final = names.configmap_name("f")
 def reporting_limits() -> Limits:
     """The default limits, with a report server."""
     return replace(limits(), reporting=REPORTING)
+
+
+def show_report(bench: Bench, checkpoint: int | None) -> None:
+    """The report server writes a report, and the cache sees it. ``checkpoint``: the time of the last one."""
+    progress = ProgressStatus(step=1, last_report_time=int(bench.now), last_checkpoint_time=checkpoint)
+    bench.bodies[CONFIGMAP] = with_report(bench.bodies[CONFIGMAP], progress)
+    bench.show(CONFIGMAP)
 
 
 class ProgressBench(Bench):

@@ -16,11 +16,13 @@ from frameworkcontroller.api.status import ProgressStatus
 from frameworkcontroller.api.timestamps import format_time, parse_time
 from frameworkcontroller.machine.kernel.requests import Kind
 from frameworkcontroller.machine.kernel.states import ENDED
-from tests.support.history import LIMITS, NAME, History
+from tests.support.history import CONFIGMAP, LIMITS, History
 from tests.support.progressbench import REPORTING
 from tests.support.world import Body, controller_of, is_deleting, mark_of, uid_of
 
-_LIMITS: Final = replace(LIMITS, reporting=REPORTING)
+REPORTED: Final = replace(LIMITS, reporting=REPORTING)
+"""Limits with a report server."""
+
 _SHOWN_SEC: Final = 140
 """Time after which the last report is in the stored status."""
 _EARLY: Final = 3
@@ -35,21 +37,14 @@ class ReportedHistory(History):
     """A history with reports. Every status that is stored is checked against the one before."""
 
     def __init__(self, seed: int = 0, **options: Any) -> None:
-        super().__init__(seed, limits=_LIMITS, **options)
-        self._looked_at = 0
+        super().__init__(seed, limits=REPORTED, **options)
         self._stored: dict[str, Body] = {}
         """The last status by the UID of the Framework."""
         self._reported: dict[tuple[str, int], list[Body]] = {}
         """What was reported, by UID and attempt of the Framework."""
         self._budgets = {_ALONE_SEC: 0, _CHECKPOINT_SEC: 0}
         self._since: float = 0.0
-        before = self.world.watcher
-
-        def watch() -> None:
-            before()
-            self._look()
-
-        self.world.watcher = watch
+        self.world.check_each(Kind.FRAMEWORK, self._check_framework)
 
     # --- what happens ------------------------------------------------------------------------------------------------
 
@@ -81,7 +76,7 @@ class ReportedHistory(History):
         if text is not None and (found := decode_progress(text, attempt)) is not None:
             self._reported.setdefault((controller_of(configmap) or "", attempt), []).append(_content(found))
         self.world.tell(f"the ConfigMap of attempt {attempt} gets {text}")
-        self.world.edit(Kind.CONFIGMAP, names.configmap_name(NAME), change)
+        self.world.edit(Kind.CONFIGMAP, CONFIGMAP, change)
 
     def crash(self, which: int) -> None:
         super().crash(which)
@@ -95,7 +90,7 @@ class ReportedHistory(History):
         self._budgets, self._since = dict.fromkeys(self._budgets, 0), self.world.clock
 
     def _configmap(self) -> Body | None:
-        body = self.world.objects[Kind.CONFIGMAP].get(names.configmap_name(NAME))
+        body = self.configmap
         return body if body is not None and self.guarantees.is_ours(body) else None
 
     def _known(self, configmap: Body) -> Body | None:
@@ -136,14 +131,10 @@ class ReportedHistory(History):
         self.look()
         super().finish()
 
-    def _look(self) -> None:
-        events = self.world.events[Kind.FRAMEWORK]
-        for event in events[self._looked_at :]:
-            body = orjson.loads(event.raw)
-            if not event.removed and body.get("status"):
-                self._check(uid_of(body), self._stored.get(uid_of(body)), body["status"])
-                self._stored[uid_of(body)] = body["status"]
-        self._looked_at = len(events)
+    def _check_framework(self, body: Body) -> None:
+        if body.get("status"):
+            self._check(uid_of(body), self._stored.get(uid_of(body)), body["status"])
+            self._stored[uid_of(body)] = body["status"]
 
     def _check(self, uid: str, before: Body | None, now: Body) -> None:
         old, new = (before or {}).get("progress"), now.get("progress")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import ssl
+from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -20,8 +21,9 @@ from frameworkcontroller.kube.errors import AlreadyExists
 from frameworkcontroller.kube.resources import CONFIGMAPS, PODS, SERVICEACCOUNTS
 from frameworkcontroller.reports.service import ReportService
 from tests.support.clusters import Cluster
+from tests.support.eventually import eventually
 
-_NO_CHECK_TIME: Final = 0x200000
+NO_CHECK_TIME: Final = 0x200000
 """Certificates have virtual times."""
 
 
@@ -112,7 +114,7 @@ class Senders:
     async def send(self, url: str, token: str | None, body: bytes | None = None, **fields: Any) -> Answer:
         """Send a report, by default with these fields."""
         context = ssl.create_default_context(cadata=self.service.trusted)
-        context.verify_flags |= _NO_CHECK_TIME
+        context.verify_flags |= NO_CHECK_TIME
         content = orjson.dumps({"trainerStatus": fields}) if body is None else body
         headers = {"Content-Type": "application/json"}
         if token is not None:
@@ -135,6 +137,29 @@ class Senders:
         text = (await self.data(attempt)).get(names.PROGRESS_KEY)
         progress: dict[str, Any] | None = None if text is None else orjson.loads(text)
         return progress
+
+    async def until(self, attempt: Attempt, **expected: Any) -> dict[str, Any]:
+        """Wait until the stored progress has these values."""
+
+        async def probe() -> dict[str, Any]:
+            progress = await self.progress(attempt)
+            assert progress is not None
+            assert {key: progress.get(key) for key in expected} == expected
+            return progress
+
+        return await eventually(probe, within=200)
+
+    @asynccontextmanager
+    async def connection(self, address: str = "127.0.0.1") -> AsyncIterator[tuple[StreamReader, StreamWriter]]:
+        """A connection with TLS to the server, from this address."""
+        context = ssl.create_default_context(cadata=self.service.trusted)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        port = int(self.service.url.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, local_addr=(address, 0))
+        try:
+            yield reader, writer
+        finally:
+            writer.close()
 
 
 @asynccontextmanager

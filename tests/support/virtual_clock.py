@@ -70,6 +70,16 @@ def run(main: Coroutine[Any, Any, _T]) -> _T:
         return runner.run(main)
 
 
+class HandClock:
+    """Seconds that a test sets."""
+
+    def __init__(self, now: float = 100.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
 class VirtualClockLoop(asyncio.SelectorEventLoop):
     """See the module. Timers that are due at the same instant run in the order in which they were set."""
 

@@ -179,7 +179,7 @@ class World:
         """Until when the containers of Pods (by UID) may run that have ended."""
         self.story: list[str] = []
         self.violated = False
-        self.watcher: Callable[[], None] = lambda: None
+        self.watchers: list[Callable[[], None]] = []
         """Called after every change of any object."""
         self.webhooks: dict[Kind, Callable[[Body, Body], None]] = {}
         """Refuse a change of an object of a kind, given its state before and after it."""
@@ -519,7 +519,25 @@ class World:
         uid, raw = uid_of(body), orjson.dumps(body)
         self.events[kind].append(Event(metadata["name"], raw, removed, self._last.get(uid)))
         self._last[uid] = raw
-        self.watcher()
+        self._notify()
+
+    def _notify(self) -> None:
+        for watcher in self.watchers:
+            watcher()
+
+    def check_each(self, kind: Kind, check: Callable[[Body], None]) -> None:
+        """Have each stored state of each object of the kind checked, from the first one on."""
+        position = 0
+
+        def look() -> None:
+            nonlocal position
+            fresh = self.events[kind][position:]
+            position += len(fresh)
+            for event in fresh:
+                if not event.removed:
+                    check(orjson.loads(event.raw))
+
+        self.watchers.append(look)
 
     # --- the garbage collector ---
 

@@ -28,14 +28,7 @@ from frameworkcontroller.api.status import (
     TaskStatus,
 )
 from frameworkcontroller.commands.progress import LineProgress, LiveProgress, ending, progress_on
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 50.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.support.virtual_clock import HandClock
 
 
 def task(index: int, state: State, *, ip: str | None = None, code: Code | None = None, retried: int = 0) -> TaskStatus:
@@ -56,7 +49,7 @@ def framework(state: State, *tasks: TaskStatus, completion: CompletionStatus | N
 
 async def lines(*steps: Mapping[str, Any], width: int = 40) -> list[str]:
     """The output on a console that is no terminal, a second between the steps."""
-    clock = Clock()
+    clock = HandClock(50.0)
     console = Console(file=io.StringIO(), width=width)
     async with progress_on(console, clock) as progress:
         assert isinstance(progress, LineProgress)
@@ -98,8 +91,8 @@ def screen(console: Console, progress: LiveProgress) -> list[str]:
     return [line.rstrip() for line in capture.get().splitlines()]
 
 
-def live(height: int) -> tuple[Console, Clock, LiveProgress]:
-    clock = Clock()
+def live(height: int) -> tuple[Console, HandClock, LiveProgress]:
+    clock = HandClock(50.0)
     clock.now = 130.0
     console = Console(
         file=io.StringIO(), width=120, height=height, force_terminal=True, color_system=None, legacy_windows=False

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Any
 
-from frameworkcontroller.api.status import ProgressMetric, ProgressStatus, State
+from frameworkcontroller.api.status import ProgressMetric, ProgressStatus
 from frameworkcontroller.dashboard.frameworkpage import FrameworkPage, FrameworkSource
 from frameworkcontroller.dashboard.listing import FrameworkList, ListQuery, PastRows
 from frameworkcontroller.dashboard.rendering import render
 from frameworkcontroller.dashboard.rows import live_framework
 from tests.support import pagesamples as samples
-
-
-def body_of(name: str, progress: ProgressStatus | None, state: State = State.RUNNING, **fields: Any) -> samples.Json:
-    """A Framework with that progress."""
-    return samples.framework(name, {"worker": [samples.task(0, State.RUNNING)]}, state, progress=progress, **fields)
 
 
 def panel(page: FrameworkPage) -> str:
@@ -47,26 +41,26 @@ def test_a_framework_without_progress_has_no_panel() -> None:
 
 
 def test_progress_without_a_percentage_has_no_bar() -> None:
-    page = samples.one_framework(body_of("f", ProgressStatus(step=7, last_report_time=samples.NOW - 9)))
+    page = samples.one_framework(samples.running("f", ProgressStatus(step=7, last_report_time=samples.NOW - 9)))
     assert panel(page) == "Progress step 7 Step 7 Last report 9s ago"
 
 
 def test_an_old_report_is_marked() -> None:
-    page = samples.one_framework(body_of("f", samples.reported(0, age=200)))
+    page = samples.one_framework(samples.running("f", samples.reported(0, age=200)))
     assert 'class="stale">42%, last report 3m20s ago<' in render(page)
-    slow = body_of("f", samples.reported(0, age=200))
+    slow = samples.running("f", samples.reported(0, age=200))
     slow["spec"]["progress"] = {"intervalSeconds": 600}
     assert "stale" not in render(samples.one_framework(slow))
     assert "stale" not in render(list_of(slow))
 
 
 def test_an_earlier_attempt_is_named() -> None:
-    text = panel(samples.one_framework(body_of("f", samples.reported(0), retries=2)))
+    text = panel(samples.one_framework(samples.running("f", samples.reported(0), retries=2)))
     assert "] 42% (attempt 0) Step" in text
 
 
 def test_an_ended_framework_of_the_archive_shows_its_last_progress() -> None:
-    body = body_of("f", samples.reported(0, age=5000))
+    body = samples.running("f", samples.reported(0, age=5000))
     for source in (
         FrameworkSource(body, body, live=False),
         # An earlier attempt of a live one, as it was archived.
@@ -77,7 +71,7 @@ def test_an_ended_framework_of_the_archive_shows_its_last_progress() -> None:
 
 
 def test_the_list_has_a_column_only_if_a_framework_has_progress() -> None:
-    plain, busy = body_of("plain", None), body_of("busy", samples.reported(0))
+    plain, busy = samples.running("plain", None), samples.running("busy", samples.reported(0))
     assert "progress" not in {column.key for column in list_of(plain).columns}
     assert "progress-cell" not in render(list_of(plain))
     page = render(list_of(plain, busy))
@@ -89,10 +83,10 @@ def test_the_list_has_a_column_only_if_a_framework_has_progress() -> None:
 
 def test_the_list_is_sorted_by_progress() -> None:
     bodies = [
-        body_of("none", None),
-        body_of("late", samples.reported(0, step=18_000)),
-        body_of("early", samples.reported(0, step=200)),
-        body_of("step", ProgressStatus(step=1)),
+        samples.running("none", None),
+        samples.running("late", samples.reported(0, step=18_000)),
+        samples.running("early", samples.reported(0, step=200)),
+        samples.running("step", ProgressStatus(step=1)),
     ]
     assert [row.name for row in list_of(*bodies, sort="progress").rows] == ["late", "early", "step", "none"]
     names = [row.name for row in list_of(*bodies, sort="progress", order="asc").rows]
@@ -101,7 +95,7 @@ def test_the_list_is_sorted_by_progress() -> None:
 
 def test_foreign_names_of_metrics_are_only_text() -> None:
     progress = replace(samples.reported(0), metrics=[ProgressMetric("<img src=x onerror=alert(1)>", 1.0)])
-    text = render(samples.one_framework(body_of("f", progress)))
+    text = render(samples.one_framework(samples.running("f", progress)))
     assert "<img" not in text
     assert "&lt;img src=x" in text
 

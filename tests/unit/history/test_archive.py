@@ -7,7 +7,6 @@ import base64
 import gzip
 import re
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
 import orjson
@@ -45,12 +44,6 @@ from tests.support.archives import (
 )
 
 SECOND = 1_000_000
-
-
-@pytest.fixture
-async def archive(database_url: str) -> AsyncIterator[HistoryArchive]:
-    async with await HistoryArchive.open(database_url) as opened:
-        yield opened
 
 
 async def read(archive: HistoryArchive, query: Read[A | None], namespaces: frozenset[str] | None = None) -> A:

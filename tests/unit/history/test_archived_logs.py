@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import gzip
-from collections.abc import AsyncIterator
 from typing import Any
 
 import orjson
@@ -19,12 +18,6 @@ from frameworkcontroller.webaccess.viewers import LogAccessError, SimpleViewer
 from tests.support.archives import EPOCH, framework_record, log_record, task_record, task_status
 
 SECOND = 1_000_000
-
-
-@pytest.fixture
-async def archive(database_url: str) -> AsyncIterator[HistoryArchive]:
-    async with await HistoryArchive.open(database_url) as opened:
-        yield opened
 
 
 async def logs(archive: HistoryArchive, uid: str = "u", **query: Any) -> list[Any]:

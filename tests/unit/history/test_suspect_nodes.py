@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -14,12 +13,6 @@ from frameworkcontroller.history.suspectnodes import is_suspect, ranked
 from tests.support.archives import EPOCH, framework_record, task_status
 
 BY_NODE = CountFailures(FailureKey.NODE)
-
-
-@pytest.fixture
-async def archive(database_url: str) -> AsyncIterator[HistoryArchive]:
-    async with await HistoryArchive.open(database_url) as opened:
-        yield opened
 
 
 def record(uid: str, *ends: tuple[str, int], where: str = "", time: int = 10) -> bytes:

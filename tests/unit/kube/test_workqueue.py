@@ -8,24 +8,16 @@ import uvloop
 
 from frameworkcontroller.backoff import Backoff
 from frameworkcontroller.kube.workqueue import ShutDown, WorkQueue
-from tests.support.virtual_clock import VirtualClockLoop
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.support.virtual_clock import HandClock, VirtualClockLoop
 
 
 @pytest.fixture
-def hand() -> Clock:
-    return Clock()
+def hand() -> HandClock:
+    return HandClock()
 
 
 @pytest.fixture
-def core(hand: Clock) -> WorkQueue[str]:
+def core(hand: HandClock) -> WorkQueue[str]:
     return WorkQueue(hand, retry=Backoff(1.0, 8.0), rng=random.Random(7))
 
 
@@ -36,7 +28,7 @@ def drain(core: WorkQueue[str]) -> list[str]:
     return keys
 
 
-def backed_off(core: WorkQueue[str], hand: Clock, key: str) -> float:
+def backed_off(core: WorkQueue[str], hand: HandClock, key: str) -> float:
     """Have the key fail, and wait until it is due; return the seconds."""
     core.add_rate_limited(key)
     due = core.next_due
@@ -48,7 +40,7 @@ def backed_off(core: WorkQueue[str], hand: Clock, key: str) -> float:
     return waited
 
 
-def test_keys_of_namespaces_alternate_and_the_least_work_goes_first(hand: Clock) -> None:
+def test_keys_of_namespaces_alternate_and_the_least_work_goes_first(hand: HandClock) -> None:
     work = {"x/a": 5, "x/b": 1, "x/c": 3, "y/a": 7}
     core: WorkQueue[str] = WorkQueue(hand, namespace=lambda key: key[0], work=work.__getitem__)
     for key in ("x/a", "x/b", "x/c", "y/a"):
@@ -68,11 +60,11 @@ def test_done_without_get_is_an_error(core: WorkQueue[str]) -> None:
         core.done("a")
 
 
-def test_jitter_tells_keys_apart(core: WorkQueue[str], hand: Clock) -> None:
+def test_jitter_tells_keys_apart(core: WorkQueue[str], hand: HandClock) -> None:
     assert len({backed_off(core, hand, key) for key in "abcdefgh"}) == 8
 
 
-def test_figures(core: WorkQueue[str], hand: Clock) -> None:
+def test_figures(core: WorkQueue[str], hand: HandClock) -> None:
     waited: list[float] = []
     worked: list[float] = []
     core.on_get, core.on_done = waited.append, worked.append

@@ -16,6 +16,7 @@ from frameworkcontroller.machine.headline import set_headline
 from frameworkcontroller.machine.kernel.actions import Delete
 from frameworkcontroller.machine.kernel.exchanges import Accepted
 from frameworkcontroller.machine.kernel.failure import Classifier
+from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.parts.firstfailure.firstfailures import MOST, first_of, with_failure
 from tests.support.bench import NOW, Bench, begun, refused, role
 from tests.support.failures import CAUSE, GLOO, NCCL, FailingAttempt, Fate, bench_of, end, fail, go_on
@@ -202,14 +203,12 @@ def test_a_success_costs_no_field_and_no_write() -> None:
 def test_a_failure_causes_no_write_of_its_own() -> None:
     def writes(*, noted: bool) -> int:
         bench = bench_of(role(number=3, failed=2))
-        with patch("frameworkcontroller.machine.kernel.tracker.Tracker.record_failures", autospec=True) as skipped:
+        with patch.object(Tracker, "record_failures", autospec=True) as skipped:
             if noted:
                 skipped.side_effect = original
             fail(bench, "f-a-0", end(after=1))
             fail(bench, "f-a-1", end(after=2))
         return bench.writes
-
-    from frameworkcontroller.machine.kernel.tracker import Tracker
 
     original = Tracker.record_failures
     assert writes(noted=True) == writes(noted=False)

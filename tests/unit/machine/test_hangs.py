@@ -10,7 +10,8 @@ from frameworkcontroller.machine.kernel.exchanges import NotAttempted
 from frameworkcontroller.machine.kernel.requests import Answer, Answered, Refusal, Refused, Unanswered
 from frameworkcontroller.machine.parts.hangs.hangs import READ_SEC, WRITE_SEC, HangReason, ReadProgress
 from tests.support.bench import NOW, Body, role
-from tests.support.hangs import CONFIGMAP, DEADLINE, INTERVAL, SPEC, START, HangBench, hanging
+from tests.support.hangs import DEADLINE, INTERVAL, SPEC, START, HangBench, hanging
+from tests.support.progressbench import CONFIGMAP
 
 LIMIT = DEADLINE + INTERVAL + WRITE_SEC
 START_LIMIT = START + INTERVAL + WRITE_SEC
@@ -22,6 +23,14 @@ def progressing() -> HangBench:
     bench.now += 20
     bench.report_and_show(7)
     return bench
+
+
+def ends_after(bench: HangBench, seconds: float = LIMIT) -> None:
+    """Assert that the attempt ends after this time, and not before."""
+    bench.live(seconds - 0.01)
+    assert bench.code() is None
+    bench.live(0.01)
+    assert bench.code() == -252
 
 
 def due(bench: HangBench) -> ReadProgress:
@@ -51,10 +60,7 @@ def test_an_attempt_without_progress_fails_and_is_retried() -> None:
 
 def test_a_first_report_that_does_not_come() -> None:
     bench = hanging()
-    bench.live(START_LIMIT - 0.01)
-    assert bench.code() is None
-    bench.live(0.01)
-    assert bench.code() == -252
+    ends_after(bench, START_LIMIT)
     assert bench.completion().diagnostics == (
         f"No report of progress for {START_LIMIT}s or more since the first container ran at {format_time(NOW)}: "
         f"startDeadlineSeconds is {START}"
@@ -104,10 +110,7 @@ def test_each_attempt_has_its_own_clock() -> None:
     bench.settle()
     bench.run_all()
     assert bench.status.attempt.id == 1
-    bench.live(START_LIMIT - 1)
-    assert bench.code() is None
-    bench.live(1)
-    assert bench.code() == -252
+    ends_after(bench, START_LIMIT)
 
 
 def test_a_retry_that_counts_is_bounded() -> None:
@@ -150,15 +153,11 @@ def test_the_overdue_deadline_is_recorded_once() -> None:
 def test_progress_that_only_the_live_read_shows() -> None:
     bench = progressing()
     bench.now += LIMIT
-    bench.report(8)
+    bench.report_unseen(8)
     bench.settle_reads()
     assert bench.code() is None
     bench.live(LIMIT - 1)
     assert bench.code() is None
-
-
-def not_a_configmap() -> Answer:
-    return Answered(b'{"kind": "Status", "metadata": {}}')
 
 
 @pytest.mark.parametrize(
@@ -167,7 +166,7 @@ def not_a_configmap() -> Answer:
         Unanswered("timed out"),
         Refused(503, "no", b"{}", kind=Refusal.SERVER_ERROR),
         Refused(403, "forbidden", b"{}", reason="Forbidden"),
-        not_a_configmap(),
+        Answered(b'{"kind": "Status", "metadata": {}}'),
         Answered(b"[]"),
         Answered(b"<html>"),
     ],
@@ -224,7 +223,7 @@ def test_progress_between_the_read_and_the_end() -> None:
     bench = progressing()
     action = due(bench)
     result = bench.find(action)
-    bench.report(8)
+    bench.report_unseen(8)
     bench.show(CONFIGMAP)
     bench.fold(action, result)
     bench.plan()
@@ -255,10 +254,7 @@ def test_the_interval_of_the_attempt_counts() -> None:
     bench = progressing()
     bench.edit(progress={**SPEC, "intervalSeconds": 1, "deadlineSeconds": 2})
     bench.plan()
-    bench.live(2 + INTERVAL + WRITE_SEC - 0.01)
-    assert bench.code() is None
-    bench.live(0.01)
-    assert bench.code() == -252
+    ends_after(bench, 2 + INTERVAL + WRITE_SEC)
 
 
 # --- ignorance ------------------------------------------------------------------------
@@ -270,10 +266,7 @@ def test_without_knowledge_there_is_no_clock() -> None:
     bench.live(10 * LIMIT)
     assert bench.code() is None
     bench.reports_since = bench.now
-    bench.live(LIMIT - 1)
-    assert bench.code() is None
-    bench.live(1)
-    assert bench.code() == -252
+    ends_after(bench)
 
 
 def test_knowledge_that_broke_between_two_plans() -> None:
@@ -299,10 +292,7 @@ def test_another_process_starts_the_clock_again() -> None:
     bench.restart()
     bench.reports_since = bench.now - 10
     bench.plan()
-    bench.live(LIMIT - 1)
-    assert bench.code() is None
-    bench.live(1)
-    assert bench.code() == -252
+    ends_after(bench)
 
 
 @pytest.mark.parametrize("seconds", [-100_000.0, 100_000.0])
@@ -351,10 +341,7 @@ def test_a_task_that_is_retried_stops_the_clock() -> None:
     bench.live(10 * LIMIT)
     assert bench.code() is None
     bench.run("f-a-1")
-    bench.live(LIMIT - 1)
-    assert bench.code() is None
-    bench.live(1)
-    assert bench.code() == -252
+    ends_after(bench)
 
 
 def test_the_end_of_a_task_at_the_same_moment_counts_first() -> None:
@@ -385,10 +372,7 @@ def test_a_rescale_stops_the_clock() -> None:
     bench.live(LIMIT)
     assert bench.code() is None
     bench.run("f-a-2")
-    bench.live(LIMIT - 1)
-    assert bench.code() is None
-    bench.live(1)
-    assert bench.code() == -252
+    ends_after(bench)
 
 
 def test_a_role_that_waits_for_another_stops_the_clock() -> None:
@@ -432,10 +416,7 @@ def test_an_invalid_spec_has_no_clock() -> None:
     bench.live(10)
     bench.edit(coordinator=None)
     bench.plan()
-    bench.live(LIMIT - 1)
-    assert bench.code() is None
-    bench.live(1)
-    assert bench.code() == -252
+    ends_after(bench)
 
 
 def test_a_deadline_that_is_added_counts_from_then() -> None:
@@ -444,7 +425,4 @@ def test_a_deadline_that_is_added_counts_from_then() -> None:
     bench.live(10 * LIMIT)
     bench.edit(progress=SPEC)
     bench.plan()
-    bench.live(LIMIT - 1)
-    assert bench.code() is None
-    bench.live(1)
-    assert bench.code() == -252
+    ends_after(bench)

@@ -7,7 +7,6 @@ from typing import Any, Final
 import orjson
 import pytest
 
-from frameworkcontroller.api.codec import encode_report
 from frameworkcontroller.api.status import NoticeStatus, ProgressStatus, State
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.kernel.actions import Delete, Patch
@@ -15,8 +14,8 @@ from frameworkcontroller.machine.kernel.exchanges import Gone, NotAttempted, Pat
 from frameworkcontroller.machine.kernel.model import Urgency
 from frameworkcontroller.machine.kernel.requests import Unanswered
 from tests.support.bench import NOW, Bench, Body, limits, role, running
+from tests.support.progressbench import CONFIGMAP, show_report
 
-CONFIGMAP: Final = "f-attempt"
 GRACE: Final = 300
 TWO: Final = role("a", 2, failed=1)
 ON_DISRUPTION: Final[Body] = {
@@ -27,14 +26,6 @@ ON_DISRUPTION: Final[Body] = {
 def training(*roles: Body, **spec: Any) -> Bench:
     """A Framework that runs, and reports its progress."""
     return running(*(roles or (TWO,)), checkpointGraceSeconds=GRACE, **{"progress": {}, **spec})
-
-
-def report(bench: Bench, checkpoint: int | None) -> None:
-    """The report server writes a report, and the cache sees it. ``checkpoint``: the time of the last one."""
-    progress = ProgressStatus(step=1, last_report_time=int(bench.now), last_checkpoint_time=checkpoint)
-    data = bench.bodies[CONFIGMAP].setdefault("data", {})
-    data["progress"] = orjson.dumps(encode_report(progress)).decode()
-    bench.show(CONFIGMAP)
 
 
 def shown(bench: Bench) -> str | None:
@@ -78,7 +69,7 @@ def test_the_notice_is_persisted_before_anything_else() -> None:
     assert given(bench) == NoticeStatus(0, "Suspension", NOW, NOW + GRACE)
     # As long as the write takes, also when both a checkpoint and the deadline have come.
     bench.now += GRACE
-    report(bench, int(bench.now))
+    show_report(bench, int(bench.now))
     assert bench.plan(write=False).actions == []
     assert (bench.code(), shown(bench)) == (None, None)
     bench.write()
@@ -97,7 +88,7 @@ def test_pods_see_the_persisted_notice() -> None:
 def test_a_checkpoint_ends_the_wait() -> None:
     bench = notified()
     bench.now += 10
-    report(bench, int(bench.now))
+    show_report(bench, int(bench.now))
     bench.settle()
     assert (bench.status.attempt.id, suspended(bench)) == (1, ("True", "Suspended"))
     assert bench.status.notice is None
@@ -106,7 +97,7 @@ def test_a_checkpoint_ends_the_wait() -> None:
 def test_the_end_of_the_attempt_is_shown_with_its_notice() -> None:
     bench = notified()
     bench.now += 10
-    report(bench, int(bench.now))
+    show_report(bench, int(bench.now))
     bench.plan()
     assert (bench.code(), given(bench).reason, suspended(bench)) == (-240, "Suspension", ("False", "Suspending"))
 
@@ -114,9 +105,9 @@ def test_the_end_of_the_attempt_is_shown_with_its_notice() -> None:
 @pytest.mark.parametrize("late", [-100, 0])
 def test_an_earlier_checkpoint_does_not_count(late: int) -> None:
     bench = training()
-    report(bench, NOW + late)
+    show_report(bench, NOW + late)
     bench.edit_then_settle(suspend=True)
-    report(bench, NOW + late)
+    show_report(bench, NOW + late)
     bench.idle(after=GRACE - 1)
     assert bench.code() is None
     bench.pass_time(1)
@@ -126,18 +117,18 @@ def test_an_earlier_checkpoint_does_not_count(late: int) -> None:
 def test_a_report_server_whose_clock_is_ahead_confuses_nothing() -> None:
     """The notice is later than the last known checkpoint."""
     bench = training()
-    report(bench, NOW + 30)
+    show_report(bench, NOW + 30)
     bench.edit_then_settle(suspend=True)
     assert given(bench) == NoticeStatus(0, "Suspension", NOW + 31, NOW + 31 + GRACE)
     bench.idle(after=1)
-    report(bench, NOW + 31)
+    show_report(bench, NOW + 31)
     bench.plan()
     assert bench.code() == -240
 
 
 def test_a_checkpoint_in_the_second_of_the_notice_counts() -> None:
     bench = notified()
-    report(bench, NOW)
+    show_report(bench, NOW)
     bench.plan()
     assert bench.code() == -240
 
@@ -370,7 +361,7 @@ def test_a_failure_rule_waits_while_the_pod_terminates() -> None:
         "FrameworkAttempt 0: waits for a checkpoint before the end by the disruption of a Pod"
     )
     bench.now += 5
-    report(bench, int(bench.now))
+    show_report(bench, int(bench.now))
     bench.plan()
     assert bench.code() == -1008
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import orjson
 
-from frameworkcontroller.api.codec import encode_report, encode_status
-from frameworkcontroller.api.objects import configmap_record
-from frameworkcontroller.api.status import ProgressStatus, State
+from frameworkcontroller.api.codec import encode_status
+from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.parts.notice.checkpointnotice import WITHDRAW_SEC
 from tests.support.bench import role
+from tests.support.progressbench import show_report
 from tests.support.queuedbench import QueuedBench, live, running
 
 GRACE = 300
@@ -21,21 +21,13 @@ def evicted() -> QueuedBench:
     return bench
 
 
-def report_checkpoint(bench: QueuedBench) -> None:
-    assert bench.configmap is not None
-    progress = ProgressStatus(last_report_time=int(bench.now), last_checkpoint_time=int(bench.now))
-    body = bench.bodies["f-attempt"]
-    body["data"] = {**body.get("data", {}), "progress": orjson.dumps(encode_report(progress)).decode()}
-    bench.configmap = configmap_record(body)
-
-
 def test_quota_is_kept_until_the_checkpoint() -> None:
     bench = evicted()
     assert bench.status.notice is not None
     assert (bench.status.notice.reason, bench.code(), bench.status.state) == ("Eviction", None, State.RUNNING)
     assert live(bench)["status"]["admission"] is not None
     bench.now += 5
-    report_checkpoint(bench)
+    show_report(bench, int(bench.now))
     bench.settle()
     assert (bench.status.attempt.id, bench.status.admission) == (1, None)
     assert not live(bench)["status"].get("admission")

@@ -11,7 +11,7 @@ from frameworkcontroller.api.status import ProgressMetric, State
 from frameworkcontroller.machine.kernel.actions import Delete
 from frameworkcontroller.machine.kernel.model import Urgency
 from frameworkcontroller.machine.kernel.requests import Remove
-from tests.support.bench import NOW, prepared, role, running
+from tests.support.bench import NOW, limits, role, running
 from tests.support.oneframework import Driver, OneFramework
 from tests.support.progressbench import CONFIGMAP, ProgressBench, reporting, reporting_limits
 
@@ -359,7 +359,7 @@ def conditions(bench: ProgressBench) -> list[tuple[str, str, str]]:
 
 
 def test_without_a_report_server_the_framework_runs_and_says_why() -> None:
-    bench = ProgressBench(limit=prepared().limits)
+    bench = ProgressBench(limit=limits())
     records = bench.plan().records
     assert [one.message for one in records if one.reason == "NoReportServer"] == [
         "The controller has no report server (progressReports.bindAddress), so programs cannot report: "
@@ -376,7 +376,7 @@ def test_without_a_report_server_the_framework_runs_and_says_why() -> None:
 
 
 def test_the_condition_goes_with_the_cause() -> None:
-    bench = ProgressBench(limit=prepared().limits)
+    bench = ProgressBench(limit=limits())
     bench.run_all()
     bench.restart()
     bench.limits = reporting_limits()

@@ -91,7 +91,7 @@ def test_a_pod_that_is_seen_first_when_it_ends() -> None:
 
 def test_a_pod_that_is_seen_first_when_others_delete_it() -> None:
     bench = created()
-    bench.show("f-a-0", deleting=True, **scheduled())
+    bench.show("f-a-0", deleting=NOW + 30, **scheduled())
     bench.plan()
     assert bench.state() is State.DELETING
     assert bench.task().attempt.scheduled_time == BOUND

@@ -9,26 +9,15 @@ import orjson
 import pytest
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.codec import encode_report
-from frameworkcontroller.api.objects import configmap_record
 from frameworkcontroller.api.podgroups import GangScheduler
 from frameworkcontroller.api.status import ProgressStatus
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.kernel.actions import Patch
 from tests.support.bench import NOW, Bench, Body, limits, role
+from tests.support.progressbench import show_report
 from tests.support.queuedbench import QueuedBench, live, running
 
-CONFIGMAP: Final = "f-attempt"
 GANG: Final[Body] = {"schedulingPolicy": {"gang": {}}}
-
-
-def report(bench: Bench, checkpoint: int | None) -> None:
-    """The cache sees a report. ``checkpoint``: the time of the last one."""
-    assert bench.configmap is not None
-    progress = ProgressStatus(step=1, last_report_time=int(bench.now), last_checkpoint_time=checkpoint)
-    body = bench.bodies[CONFIGMAP]
-    body.setdefault("data", {})["progress"] = orjson.dumps(encode_report(progress)).decode()
-    bench.configmap = configmap_record(body)
 
 
 def shown(body: Any) -> str | None:
@@ -49,11 +38,11 @@ def gang(scheduler: str) -> Bench:
 
 def test_the_workload_has_the_last_checkpoint() -> None:
     bench = running(role(number=2), progress={})
-    report(bench, None)
+    show_report(bench, None)
     bench.settle()
     assert shown(live(bench)) is None
     bench.now += 5
-    report(bench, NOW + 1)
+    show_report(bench, NOW + 1)
     bench.settle()
     assert shown(live(bench)) == format_time(NOW + 1)
 
@@ -61,11 +50,11 @@ def test_the_workload_has_the_last_checkpoint() -> None:
 def test_it_is_written_once_a_minute_at_most() -> None:
     bench = running(role(number=2), progress={})
     bench.now += 100
-    report(bench, NOW + 1)
+    show_report(bench, NOW + 1)
     bench.settle()
     for second in range(1, 59):
         bench.now += 1
-        report(bench, NOW + 1 + second)
+        show_report(bench, NOW + 1 + second)
         bench.settle()
     assert shown(live(bench)) == format_time(NOW + 1)
     bench.now += 2
@@ -75,7 +64,7 @@ def test_it_is_written_once_a_minute_at_most() -> None:
 
 def test_the_progress_of_another_attempt_does_not_count() -> None:
     bench = running(role(number=2), progress={}, retryPolicy={"maxRetryCount": -2})
-    report(bench, NOW)
+    show_report(bench, NOW)
     bench.settle()
     assert bench.configmap is not None
     bench.configmap = replace(bench.configmap, progress=None)
@@ -87,11 +76,11 @@ def test_the_progress_of_another_attempt_does_not_count() -> None:
 @pytest.mark.parametrize("scheduler", ["kubernetes", "volcano", "coscheduling"])
 def test_a_podgroup_has_the_last_checkpoint(scheduler: str) -> None:
     bench = gang(scheduler)
-    report(bench, NOW)
+    show_report(bench, NOW)
     bench.settle()
     assert shown(bench.bodies["f"]) == format_time(NOW)
     bench.now += 30
-    report(bench, NOW + 30)
+    show_report(bench, NOW + 30)
     bench.idle()
     bench.now += 30
     (patch,) = bench.plan().actions
@@ -105,6 +94,6 @@ def test_nothing_is_written_without_progress() -> None:
     bench = QueuedBench(role(number=2), scheduling=GANG)
     bench.begin()
     bench.all_pods_run()
-    report(bench, NOW)
+    show_report(bench, NOW)
     bench.settle()
     assert (shown(live(bench)), shown(bench.bodies["f"])) == (None, None)

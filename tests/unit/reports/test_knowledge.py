@@ -6,16 +6,7 @@ import pytest
 
 from frameworkcontroller.reports.knowledge import PAUSE_SEC, Spell, Wakefulness, latest
 from frameworkcontroller.tokenbucket import TokenBucket
-
-
-class Clock:
-    """Monotonic seconds that a test sets."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.support.virtual_clock import HandClock
 
 
 @pytest.mark.parametrize(
@@ -36,7 +27,7 @@ def test_all_conditions_count(begins: tuple[float | None, ...], found: float | N
 
 
 def test_a_spell_begins_again_after_its_end() -> None:
-    clock = Clock()
+    clock = HandClock()
     spell = Spell(clock)
     assert spell.since(holds=False) is None
     assert spell.since(holds=True) == 100.0
@@ -47,7 +38,7 @@ def test_a_spell_begins_again_after_its_end() -> None:
 
 
 def test_a_process_that_ticks_has_been_awake() -> None:
-    clock = Clock()
+    clock = HandClock()
     awake = Wakefulness(clock)
     for _ in range(100):
         clock.now += PAUSE_SEC
@@ -58,7 +49,7 @@ def test_a_process_that_ticks_has_been_awake() -> None:
 @pytest.mark.parametrize("ticks_first", [True, False])
 def test_a_pause_ends_the_former_knowledge(ticks_first: bool) -> None:
     """Whichever comes first after it: the tick, or the look of a machine."""
-    clock = Clock()
+    clock = HandClock()
     awake = Wakefulness(clock)
     clock.now = 500.0
     if ticks_first:

@@ -64,15 +64,9 @@ def test_the_step_is_found_beyond_the_metrics_that_are_kept() -> None:
         {"name": "a", "value": "word"},
         {"name": "a", "value": "inf"},
         {"name": "a", "value": "9" * 100},
-        {"name": "a", "value": 10**400},
     ],
 )
 def test_an_unusable_metric_is_left_out(metric: object) -> None:
-    if isinstance(metric, dict) and metric["value"] == 10**400:
-        # orjson reads it as no number.
-        with pytest.raises(ProblemError, match="must be JSON"):
-            parse_report(body(metrics=[metric]))
-        return
     assert parse_report(body(metrics=[metric, {"name": "b", "value": 1}])).metrics == (("b", 1.0),)
 
 
@@ -80,6 +74,8 @@ def test_an_unusable_metric_is_left_out(metric: object) -> None:
     ("invalid", "text"),
     [
         (b"{", "must be JSON"),
+        # orjson reads it as no number.
+        (body(metrics=[{"name": "a", "value": 10**400}]), "must be JSON"),
         (b"[]", "must be an object"),
         (b"{}", "trainerStatus: null: must be an object"),
         (b'{"trainerStatus": 1}', "trainerStatus: 1: must be an object"),
