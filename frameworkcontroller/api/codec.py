@@ -15,6 +15,7 @@ import re
 import zlib
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, Final
 
 import orjson
@@ -241,7 +242,7 @@ def encode_task(framework: str, role: str, task: TaskStatus) -> bytes:
                 "completionStatus": _completion(attempt.completion_status),
             },
         }
-        if _TASKS_HAVE_ADDED:
+        if _added_to_task(task) != _NOTHING_ADDED:
             body |= _added(task)
             body["attemptStatus"] |= _added(attempt)
         task.encoded = dumps_to_keep(body)
@@ -542,8 +543,12 @@ _ADDED_STEPS: Final = {
 }
 """Name, key, encoder and default of these fields."""
 
-_TASKS_HAVE_ADDED: Final = bool(ADDED[TaskStatus] or ADDED[TaskAttemptStatus])
-"""Looked up once: there are many Tasks."""
+_added_to_task: Final = attrgetter(
+    *(one.name for one in ADDED[TaskStatus]), *(f"attempt.{one.name}" for one in ADDED[TaskAttemptStatus])
+)
+"""The values of these fields, all at once: there are many Tasks, and few have any."""
+
+_NOTHING_ADDED: Final = _added_to_task(TaskStatus(0, "", 0, 0, TaskAttemptStatus(0, 0)))
 
 decode_task: Final = _schema.decoder(TaskStatus)
 """The status of a Task, without its role. Raises ProblemError."""

@@ -186,7 +186,10 @@ def why_end_after_tasks(ctx: Context, otherwise: CompletionStatus | None) -> Com
 
 def hold_end(ctx: Context, completion: CompletionStatus | None) -> bool:
     """Have parts prepare the end of a running attempt that is due; None: none is. Return whether it waits."""
-    return True in [part.hold_end(ctx, completion) for part in ctx.parts.hold_end]
+    waits = False
+    for part in ctx.parts.hold_end:
+        waits = part.hold_end(ctx, completion) or waits
+    return waits
 
 
 def is_deletion_blocked(ctx: Context) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Final, Self
 
 from frameworkcontroller.api.codec import AddedFields, EncodedStatus, StatusError, added_fields, decode_status
 from frameworkcontroller.api.objects import (
@@ -205,8 +205,11 @@ class KnownFramework:
             self.framework = replace(known, queue=self._labels, held=held)
 
 
+_FINALIZERS: Final = frozenset(part.finalizer for part in PARTS if part.finalizer)
+
+
 def _is_held(finalizers: tuple[str, ...]) -> bool:
-    return any(part.finalizer in finalizers for part in PARTS if part.finalizer)
+    return not _FINALIZERS.isdisjoint(finalizers)
 
 
 def _reads_labels(limits: Limits) -> bool:

@@ -50,7 +50,9 @@ class Context:
     @property
     def status(self) -> FrameworkStatus:
         """The tracked status, which exists after the first plan."""
-        return require(self.tracker.status, "status")
+        status = self.tracker.status
+        # Most plans read it a dozen times.
+        return require(status, "status") if status is None else status
 
     @property
     def attempt(self) -> FrameworkAttemptStatus:
