@@ -720,7 +720,9 @@ async def test_a_command_is_executed_in_a_container(node: Node) -> None:
     # A command ends with its context, at the latest, and so does one whose container is stopped.
     async with node.runtime.execute("default", "f-r-0", "main", ["sleep", "1000"], stdin=True, tty=False):
         pass
-    async with node.runtime.execute("default", "f-r-0", "main", ["sleep", "1000"], stdin=False, tty=True) as command:
+    started = ["sh", "-c", "echo started; sleep 1000"]
+    async with node.runtime.execute("default", "f-r-0", "main", started, stdin=False, tty=True) as command:
+        assert await command.read(1)
         node.pods.delete(uid, grace=0)
         assert await command.result() == 137
     await node.until(lambda: node.pods.pod(uid).life.dead)
