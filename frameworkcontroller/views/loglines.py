@@ -16,6 +16,9 @@ from frameworkcontroller.views.apiobjects import default_container
 from frameworkcontroller.views.texts import clean_line
 
 _RETRY_SEC: Final = 1.0
+_BEGINNINGS: Final = 3
+"""How often a log is asked for that its node cannot begin."""
+
 _MAX_ANSWER_BYTES: Final = 2000
 
 
@@ -90,6 +93,7 @@ async def read_lines(client: KubeClient, source: Source, *, follow: bool, **opti
     query: dict[str, str | int] = {"timestamps": "true", **options, **({"follow": "true"} if follow else {})}
     # The stamp of the last line, and the number of lines with it: the clocks of some container runtimes are coarse.
     last, of_last = "", 0
+    failures = 0
     while True:
         resumed, seen_before = last, of_last
         try:
@@ -109,9 +113,12 @@ async def read_lines(client: KubeClient, source: Source, *, follow: bool, **opti
                     last = line.stamp
                     yield line
             return
-        except (TransportError, ApiError) as error:
-            # A started log continues after an outage of its API server or its node.
-            if not follow or not (isinstance(error, TransportError) or (last and may_pass(error))):
+        except (TransportError, ApiError, NotALog) as error:
+            # A started log continues after an outage of its API server or its node. A busy node may fail to begin one.
+            is_passing = not last if isinstance(error, NotALog) else may_pass(error)
+            failures += not last
+            may_come = isinstance(error, TransportError) or (is_passing and failures < _BEGINNINGS)
+            if not follow or not may_come:
                 raise
         if last:
             # The API takes whole seconds: the lines of that second that were printed are skipped above.

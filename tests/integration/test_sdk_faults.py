@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from frameworkcontroller import (
     Forbidden,
@@ -312,6 +313,35 @@ async def test_a_user_who_may_not_read_logs(sdk: aio.Cluster, door: FrontDoor, f
     door.always(lambda one: refusal(403, "Forbidden", "no") if one.resource == "pods/log" else None)
     with pytest.raises(Forbidden, match="Ask for the permission to get pods/log in namespace"):
         await asyncio.wait_for(_read(run.logs(follow=follow)), 60)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda: refusal(500, "InternalError", "the node is busy"),
+        lambda: web.Response(text="failed to try resolving symlinks\n"),
+    ],
+)
+async def test_a_node_that_cannot_begin_a_log_is_asked_again(
+    sdk: aio.Cluster, door: FrontDoor, logs: WrittenLogs, answer: Callable[[], web.Response]
+) -> None:
+    run = await sdk.submit(sdk_job(simulate=ENDLESS))
+    await run.wait("Running")
+    logs.write("f-worker-0", "one")
+    asked: list[Request] = []
+
+    def rule(request: Request) -> web.Response | None:
+        if request.resource != "pods/log" or len(asked) == 2:
+            return None
+        asked.append(request)
+        return answer()
+
+    door.always(rule)
+    reading = Reading(run.logs(follow=True))
+    await reading.has("worker[0]: one")
+    await run.stop()
+    logs.end("f-worker-0")
+    await asyncio.wait_for(reading.task, 60)
 
 
 @pytest.mark.parametrize("code", [500, 503, 429])
