@@ -37,7 +37,7 @@ UNWANTED = (
 
 ROOMS = {
     "api", "backoff", "cli", "commands", "config", "controller", "deadlines", "depths", "extras", "kube", "kubeconfig",
-    "logs", "lru", "machine", "manager",
+    "logs", "lru", "machine", "manager", "tokenbucket",
 }  # fmt: skip
 COMMANDS = {"parsers", "program", "shellcompletion"}
 
