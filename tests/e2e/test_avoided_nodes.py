@@ -25,7 +25,10 @@ def nodes_of(play: Play, name: str) -> list[str]:
 async def test_a_task_that_fails_runs_on_another_node(play: Play) -> None:
     """Two nodes take its Pods. After both have failed, it waits for a while, and runs on the first one again."""
     script = '[ "$FC_TASK_ATTEMPT_ID" -ge 2 ] || exit 1'
-    role = play.role(script=script, task=avoiding(relaxAfterSeconds=10), frameworkAttemptCompletionPolicy=policy(1, 1))
+    # Another play may have a node full: only the affinity is to decide.
+    containers = [play.container(script, resources={})]
+    task = avoiding(relaxAfterSeconds=10)
+    role = play.role(script="", containers=containers, task=task, frameworkAttemptCompletionPolicy=policy(1, 1))
     await play.create("avoids", role)
     status = await play.until_completed("avoids", within=2 * WITHIN)
     assert status["attemptStatus"]["completionStatus"]["code"] == 0
@@ -49,7 +52,8 @@ async def test_the_terms_of_a_template_are_restricted(play: Play) -> None:
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     script = '[ "$FC_TASK_ATTEMPT_ID" -ge 1 ] || exit 1'
     spec: Json = {"affinity": {"nodeAffinity": required}, "frameworkAttemptCompletionPolicy": policy(1, 1)}
-    await play.create("terms", play.role(script=script, task=avoiding(), **spec))
+    containers = [play.container(script, resources={})]
+    await play.create("terms", play.role(script="", containers=containers, task=avoiding(), **spec))
     status = await play.until_completed("terms", within=2 * WITHIN)
     assert status["attemptStatus"]["completionStatus"]["code"] == 0
     first, second = nodes_of(play, "terms")
