@@ -1,0 +1,69 @@
+"""The site of the documentation: links that leave docs/, versions, and the names of the Python reference."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from frameworkcontroller import sdk
+from frameworkcontroller.sdk.presets import Options
+from tests.support.examples import ROOT
+from tests.unit.test_generated_pages import generator
+
+SITE: Any = generator("site")
+PAGE = ROOT / "docs/python.md"
+
+
+def test_links_that_leave_the_pages_lead_to_the_repository() -> None:
+    text = "[a](../Makefile#x) [b](../examples) [c](cli.md#run) [d](https://a.b) `[e](f)`\n```\n[g](../h)\n```\n"
+    assert SITE.outward(PAGE, text, "https://git") == (
+        "[a](https://git/blob/main/Makefile#x) [b](https://git/tree/main/examples) [c](cli.md#run) [d](https://a.b) "
+        "`[e](f)`\n```\n[g](../h)\n```\n"
+    )
+
+
+def test_a_link_to_a_missing_file_is_an_error() -> None:
+    with pytest.raises(ValueError, match=r"^docs/python\.md: \.\./nothing\.py does not exist$"):
+        SITE.outward(PAGE, "[a](../nothing.py)", "https://git")
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    def pages(entry: Any) -> list[str]:
+        if isinstance(entry, str):
+            return [entry]
+        return [page for value in (entry.values() if isinstance(entry, dict) else entry) for page in pages(value)]
+
+    class Loader(yaml.SafeLoader):
+        """Ignores the tags of Python's objects."""
+
+    Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda _loader, _suffix, _node: None)
+    nav = yaml.load((ROOT / "mkdocs.yml").read_text(), Loader)["nav"]
+    assert sorted(pages(nav)) == sorted(
+        "index.md" if page.name == "README.md" else page.name for page in (ROOT / "docs").glob("*.md")
+    )
+
+
+def test_versions_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = tmp_path / "built"
+    built.mkdir()
+    monkeypatch.setattr(SITE, "SITE", built)
+    for number in ("0.1", "0.2", "0.2"):
+        (built / "index.html").write_text(number)
+        SITE.publish(number, tmp_path)
+    assert json.loads((tmp_path / "versions.json").read_text()) == [
+        {"version": "0.2", "title": "0.2", "aliases": ["latest"]},
+        {"version": "0.1", "title": "0.1", "aliases": []},
+    ]
+    pages = {name: (tmp_path / name / "index.html").read_text() for name in ("0.1", "0.2", "latest")}
+    assert pages == {"0.1": "0.1", "0.2": "0.2", "latest": "0.2"}
+
+
+def test_the_python_reference_has_every_name() -> None:
+    text = (ROOT / "docs/python-reference.md").read_text()
+    named = re.findall(r"^::: frameworkcontroller\.(\w+)$", text, re.MULTILINE)
+    assert sorted(named) == sorted(sdk.PLACES)
+    options = text.partition("`options` are")[2].partition("\n\n")[0]
+    assert re.findall(r"`(\w+)`", options)[2:] == list(Options.__annotations__)
