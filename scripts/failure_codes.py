@@ -42,7 +42,7 @@ HEAD: Final = """\
 # Completion codes
 
 Look up here why an attempt ended, and which codes your own `podFailureSpec` can use. The
-[manual](manual.md#how-an-attempt-ends) introduces completion codes.
+[Failures and retries](failures-and-retries.md#how-an-attempt-ends) introduces completion codes.
 
 `completionStatus.code` and `.phrase` in the status show how an attempt of a Task or a Framework ended. The attributes
 decide about retries under `fancyRetryPolicy`:

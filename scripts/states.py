@@ -26,7 +26,7 @@ MEANING: Final = {
 HEAD: Final = """\
 # States
 
-This page lists the states and their transitions. The [manual](manual.md#concepts) introduces states;
+This page lists the states and their transitions. [Write a Framework](write-a-framework.md#concepts) introduces states;
 [lifecycle](lifecycle.md) has the rule of each transition.
 
 Frameworks and Tasks have the same states. "The object" is the ConfigMap of a FrameworkAttempt or the Pod of a

@@ -1,6 +1,6 @@
 """The guarantees, checked on the record of the world of ``tests.support.world``.
 
-Sources: docs/guarantees.md and docs/manual.md ("Retry", "Completion", "Rescale"), and not the code.
+Sources: docs/guarantees.md, docs/failures-and-retries.md and docs/running.md, and not the code.
 Checked are: every status that the API server stores, against the one before it; every request of a controller, against
 the status that is stored at that moment (persist before act); and after every change of any object, all Pods.
 """
