@@ -20,10 +20,15 @@ From the parsers, as `--help` shows them; [command line](cli.md) has examples an
 `{PLUGIN}` is one of `{PROGRAM}`, too, except that `history` and `cost` are `history show` and `history cost`
 there.
 
-Options of commands that ask a cluster: `-n NAME`, `--namespace NAME`; `--context NAME`; `--kubeconfig PATH`, as kubectl
-has them."""
+Options of commands that ask a cluster: `-n NAME`, `--namespace NAME`; `--context NAME`; `--kubeconfig PATH`, as
+kubectl has them. Options of the *archive*: `--archive URL`, its server (default: `$FRAMEWORK_HISTORY_URL`, or the
+kubeconfig's); `--dir PATH`, a folder of records, which `sink: file` writes; `--token-file PATH`, a bearer token
+(default: `$FRAMEWORK_HISTORY_TOKEN_FILE`, or else the kubeconfig's, over https and on loopback only); `--ca-file PATH`, the
+certificates that sign the archive's, in PEM."""
 USAGES: Final = ("-h", "--namespace", "--context", "--kubeconfig", "--config", "--log-level", "--log-format")
 """Explained once, or of the controller."""
+ARCHIVE: Final = ("--archive", "--dir", "--token-file", "--ca-file")
+"""Explained once, for commands that have all of them."""
 
 WORD: Final = re.compile(r"`[^`]*`|(?<![\w-])(\{\{[A-Z_]+\}\}|--?[a-z][a-z-]*|\$[A-Z_]+)(?![\w-])")
 
@@ -45,12 +50,17 @@ def commands(parser: argparse.ArgumentParser) -> Iterator[tuple[list[str], argpa
 
 def options(parser: argparse.ArgumentParser) -> Iterator[str]:
     formatter = parser._get_formatter()
+    names = {name for action in parser._actions for name in action.option_strings}
+    archive = names.issuperset(ARCHIVE)
+    explained = {*USAGES, *(ARCHIVE if archive else ())}
     for action in parser._actions:
-        if not action.help or action.help == argparse.SUPPRESS or set(action.option_strings) & set(USAGES):
+        if not action.help or action.help == argparse.SUPPRESS or explained.intersection(action.option_strings):
             continue
         value = "" if action.nargs == 0 else formatter._format_args(action, action.dest.upper())
         spelled = ", ".join(f"`{f'{one} {value}'.strip()}`" for one in action.option_strings or [""])
         yield f"{spelled}: {formatter._expand_help(action)}"
+    if archive:
+        yield "the options of the archive"
 
 
 def wrapped(text: str, indent: str = "") -> str:

@@ -1,4 +1,4 @@
-"""Lint prose: refuse the phrases of scripts/prose.txt, wide lines and long cells, in pages, manifests, comments, strings.
+"""Lint prose: refuse the phrases of scripts/prose.txt, wide lines and long cells, in pages, manifests, comments, texts.
 
 Run as `python scripts/prose.py [PATH...]`; without paths it reads all of these. Code in Markdown is not prose. Of tests
 it reads docstrings, comments and the names of tests: their strings are data.

@@ -846,7 +846,7 @@ def _matches_surely(task: TaskSpec, code: int) -> bool:
 
 
 def is_lost(node: Body | None) -> bool:
-    """Whether this Node is lost by the words of the manual: absent, unreachable or out of service."""
+    """Whether this Node is lost, as pages define it: absent, unreachable or out of service."""
     taints = () if node is None else (node.get("spec") or {}).get("taints") or ()
     keys = {taint["key"] for taint in taints}
     return node is None or bool(keys & {"node.kubernetes.io/unreachable", "node.kubernetes.io/out-of-service"})
