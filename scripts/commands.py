@@ -23,8 +23,8 @@ there.
 Options of commands that ask a cluster: `-n NAME`, `--namespace NAME`; `--context NAME`; `--kubeconfig PATH`, as
 kubectl has them. Options of the *archive*: `--archive URL`, its server (default: `$FRAMEWORK_HISTORY_URL`, or the
 kubeconfig's); `--dir PATH`, a folder of records, which `sink: file` writes; `--token-file PATH`, a bearer token
-(default: `$FRAMEWORK_HISTORY_TOKEN_FILE`, or else the kubeconfig's, over https and on loopback only); `--ca-file PATH`, the
-certificates that sign the archive's, in PEM."""
+(default: `$FRAMEWORK_HISTORY_TOKEN_FILE`, or else the kubeconfig's, over https and on loopback only); `--ca-file PATH`,
+the certificates that sign the archive's, in PEM."""
 USAGES: Final = ("-h", "--namespace", "--context", "--kubeconfig", "--config", "--log-level", "--log-format")
 """Explained once, or of the controller."""
 ARCHIVE: Final = ("--archive", "--dir", "--token-file", "--ca-file")
