@@ -30,6 +30,22 @@ def test_a_link_to_a_missing_file_is_an_error() -> None:
         SITE.outward(PAGE, "[a](../nothing.py)", "https://git")
 
 
+@pytest.mark.parametrize(("link", "code"), [("b.md#there", 0), ("b.md#nowhere", 1), ("c.md", 1)])
+def test_a_broken_link_fails_the_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], link: str, code: int
+) -> None:
+    pages = tmp_path / "build/pages"
+    pages.mkdir(parents=True)
+    (pages / "index.md").write_text(f"# A\n\n[b]({link})\n")
+    (pages / "b.md").write_text("# B\n\n## There\n")
+    (tmp_path / "mkdocs.yml").write_text((ROOT / "mkdocs.yml").read_text().partition("\nnav:")[0])
+    monkeypatch.setattr(SITE, "ROOT", tmp_path)
+    monkeypatch.setattr(SITE, "CONFIG", tmp_path / "mkdocs.yml")
+    monkeypatch.setattr(SITE, "SITE", tmp_path / "build/site")
+    assert SITE.build() == code
+    assert ("does not exist" in capsys.readouterr().err) == bool(code)
+
+
 def test_every_page_is_in_the_navigation() -> None:
     def pages(entry: Any) -> list[str]:
         if isinstance(entry, str):
