@@ -21,6 +21,8 @@ SITE: Final = ROOT / "build/site"
 # Code in Markdown has no links, but patterns that look like some.
 LINK: Final = re.compile(r"```.*?```|`[^`\n]*`|(?P<link>\]\((?P<target>[^)\s]+)\))", re.DOTALL)
 
+MARKER: Final = re.compile(r"(?:[-*]|\d+\.) +(?=\S)")
+
 
 def repository() -> str:
     found = re.search(r"^repo_url: (\S+)$", CONFIG.read_text(), re.MULTILINE)
@@ -46,13 +48,42 @@ def outward(page: Path, text: str, address: str) -> str:
     return LINK.sub(renewed, text)
 
 
+def indented(text: str) -> str:
+    """Write lists for Python-Markdown: content is indented by four columns, and a blank line precedes a list.
+
+    On GitHub, the content of a list item begins below its text.
+    """
+    lines, offsets, fence, before, in_list = list[str](), list[int](), "", "", False
+    for line in text.splitlines():
+        bare = line.lstrip(" ")
+        indent = len(line) - len(bare)
+        if not bare:
+            lines.append("")
+            before = ""
+            continue
+        if not fence:
+            offsets = [offset for offset in offsets if offset <= indent]
+        depth = len(offsets)
+        within = offsets[-1] if offsets else 0
+        if not fence and (marker := MARKER.match(bare)) and indent - within < 4:
+            if before and not MARKER.match(before) and not depth and not in_list:
+                lines.append("")
+            offsets = [*offsets, indent + marker.end()]
+        lines.append(" " * (4 * depth + max(indent - within, 0)) + bare)
+        in_list = bool(offsets)
+        if bare.startswith(("```", "~~~")):
+            fence = "" if fence else bare[:3]
+        before = bare
+    return "\n".join(lines) + "\n"
+
+
 def prepare() -> None:
     """Copy docs/ to build/pages; the README becomes its front page."""
     shutil.rmtree(PAGES, ignore_errors=True)
     shutil.copytree(ROOT / "docs", PAGES)
     address = repository()
     for page in (ROOT / "docs").glob("*.md"):
-        text = outward(page, page.read_text(), address)
+        text = indented(outward(page, page.read_text(), address))
         # Zensical serves README.md as the folder's index, but does not know it by that name in links.
         text = text.replace("](README.md", "](index.md")
         (PAGES / page.name.replace("README", "index")).write_text(text)

@@ -5,8 +5,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+import markdown
 import pytest
 import yaml
+from markdown_it import MarkdownIt
 
 from frameworkcontroller import sdk
 from frameworkcontroller.sdk.presets import Options
@@ -15,6 +17,7 @@ from tests.unit.test_generated_pages import generator
 
 SITE: Any = generator("site")
 PAGE = ROOT / "docs/python.md"
+TAGS = ("h2", "h3", "ul", "ol", "li", "table", "tr", "pre")
 
 
 def test_links_that_leave_the_pages_lead_to_the_repository() -> None:
@@ -28,6 +31,17 @@ def test_links_that_leave_the_pages_lead_to_the_repository() -> None:
 def test_a_link_to_a_missing_file_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"^docs/python\.md: \.\./nothing\.py does not exist$"):
         SITE.outward(PAGE, "[a](../nothing.py)", "https://git")
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
+def test_pages_mean_the_same_on_the_site(page: Path) -> None:
+    """As many lists, tables and blocks of code as by the rules of CommonMark, which GitHub follows."""
+    text = re.sub(r"^:::.*$", "", page.read_text(), flags=re.MULTILINE)
+    expected = MarkdownIt().enable("table").render(text)
+    extensions = ["attr_list", "tables", "pymdownx.superfences"]
+    found = markdown.markdown(SITE.indented(text), extensions=extensions)
+    counts = [{tag: len(re.findall(rf"<{tag}[ >]", html)) for tag in TAGS} for html in (found, expected)]
+    assert counts[0] == counts[1]
 
 
 @pytest.mark.parametrize(("link", "code"), [("b.md#there", 0), ("b.md#nowhere", 1), ("c.md", 1)])
