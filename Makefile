@@ -11,7 +11,7 @@ TORCH ?= torch==2.13.0 numpy
 export TORCH
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-queue demo-training test lint types unit e2e chaos soak format docs pictures images audit lock clean
+.PHONY: help venv demo demo-queue demo-training test lint types unit e2e chaos soak format docs site pictures images audit lock clean
 
 help: ## Show this list
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -63,13 +63,14 @@ example-%: venv
 
 test: lint types unit ## Run lint, types and every test
 
-lint: venv ## Check code, formatting, the Dockerfile and prose
+lint: venv ## Check code, formatting, the Dockerfile, prose and the site's links
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --quiet --check .
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/codespell
 	$(BIN)/python scripts/prose.py
 	! git grep -nE '^(<<<<<<<|>>>>>>>) '
+	$(BIN)/python scripts/site.py
 
 types: venv ## Check types
 	$(BIN)/mypy
@@ -100,11 +101,14 @@ docs: venv ## Regenerate the generated pages of docs/, and lint's table of field
 	$(BIN)/python scripts/states.py > docs/states.md
 	$(BIN)/python scripts/reference.py > docs/reference.md
 	$(BIN)/python scripts/events.py > docs/events.md
-	$(BIN)/python scripts/python_names.py > docs/python-reference.md
+	$(BIN)/python scripts/commands.py > docs/commands.md
 	$(BIN)/python scripts/inline_programs.py
 	$(BIN)/python scripts/metrics.py > docs/metrics.md
 	$(BIN)/python scripts/pod_fields.py > frameworkcontroller/commands/lint/podfields.json
 	$(BIN)/python scripts/dashboard.py > manifests/monitoring/dashboard.json
+
+site: venv ## Build the site of the documentation into build/site; fails on broken links
+	$(BIN)/python scripts/site.py
 
 pictures: venv ## Draw the pictures of docs/pages.md; needs Debian's chromium
 	$(BIN)/python scripts/pictures.py
@@ -119,5 +123,5 @@ lock: ## Update the lock files within the bounds of pyproject.toml
 	scripts/lock $(PYTHON)
 
 clean: ## Remove everything generated
-	rm -rf $(VENV) .tools build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .tools .cache build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -24,7 +24,7 @@ HEAD: Final = f"""\
 # Reference
 
 This page describes every field of the Framework API, `{names.API_VERSION}`, kind `{names.KIND}`, as
-`kubectl explain framework.spec --recursive` does on a cluster. The [manual](manual.md) explains the use of the fields.
+`kubectl explain framework.spec --recursive` does on a cluster. [Write a Framework](write-a-framework.md) shows some.
 See also [completion codes](failure-codes.md), [states](states.md), [configuration](configuration.md),
 [events](events.md) and [metrics](metrics.md).
 
@@ -120,7 +120,7 @@ TASKS: Final = f"""
 ### One of taskStatuses
 
 With `largeFrameworkCompression: true`, `taskRoleStatuses` whose JSON has {COMPRESSION_THRESHOLD_BYTES:,} bytes or more
-is null, and `taskRoleStatusesCompressed` replaces it ([large Frameworks](manual.md#large-frameworks)).
+is null, and `taskRoleStatusesCompressed` replaces it ([large Frameworks](write-a-framework.md#large-frameworks)).
 """
 
 CONDITIONS: Final = """
@@ -234,7 +234,8 @@ The host lists of one template may have {hostlists.MAX_BYTES:,} bytes together, 
 
 NETWORK: Final = """
 With `network`, the Framework also owns a headless Service, named as `subdomain` says. If the spec has `network` or
-`coordinator`, these [placeholders](manual.md#what-is-put-into-a-pod) count, too; a running Pod keeps its values:
+`coordinator`, these [placeholders](write-a-framework.md#what-is-put-into-a-pod) count, too; a running Pod keeps its
+values:
 
 | placeholder | value |
 |---|---|
@@ -246,7 +247,7 @@ A claim of `volumeClaimTemplates` has the labels `{names.FRAMEWORK_NAME}`, `{nam
 annotation `{names.WHEN_SCALED}`: the policy that counts when its Task leaves. With `whenDeleted: Delete`, the
 Framework owns it.
 
-The rest of the Pod is the template of its TaskRole, [with a few changes](manual.md#what-is-put-into-a-pod).
+The rest of the Pod is the template of its TaskRole, [with a few changes](write-a-framework.md#what-is-put-into-a-pod).
 
 ## Invalid input
 

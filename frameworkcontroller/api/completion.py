@@ -22,7 +22,7 @@ PERMANENT: Final = "Permanent"
 UNKNOWN: Final = "Unknown"
 
 CATEGORIES: Final = (SUCCEEDED, TRANSIENT, TRANSIENT + CONFLICT, PERMANENT, UNKNOWN)
-"""The categories of retry policies (docs/manual.md, Retry): unknown is a failure without a known attribute."""
+"""The categories of retry policies (docs/failures-and-retries.md, "Retry"). Unknown: a failure of no known kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ NEVER_RETRIED: Final = frozenset(
         FRAMEWORK_ACTIVE_DEADLINE_EXCEEDED.code,
     }
 )
-"""Codes of attempts that no policy retries (docs/manual.md, Retry, rule 1)."""
+"""Codes of attempts that no policy retries (docs/failures-and-retries.md, "Retry", rule 1)."""
 
 REQUESTED: Final = NEVER_RETRIED - {FRAMEWORK_ACTIVE_DEADLINE_EXCEEDED.code} | ALWAYS_RETRIED
 """Codes of attempts that ended on request."""

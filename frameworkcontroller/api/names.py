@@ -1,7 +1,7 @@
 """Names of the wire contract: the API group, FC_ keys, object names and instance UIDs.
 
-Source: docs/manual.md#what-is-put-into-a-pod. Clients split names of Pods at ``-`` and select by the labels, so
-nothing here may change.
+Source: docs/write-a-framework.md#what-is-put-into-a-pod. Clients split names of Pods at ``-`` and select by the
+labels, so nothing here may change.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ LAST_CHECKPOINT = f"{GROUP}/last-checkpoint-time"
 """Annotation of the Workload and the PodGroups of an attempt, for schedulers that choose whom to preempt."""
 
 SNAPSHOT_MARK = "ObjectSnapshot: "
-"""In a log line, the JSON of an object follows this mark (docs/manual.md, History)."""
+"""In a log line, the JSON of an object follows this mark (docs/history-records.md)."""
 
 _NAME = re.compile(NAME_PATTERN)
 _SERVICE = re.compile(SERVICE_PATTERN)

@@ -3,7 +3,7 @@
 They are derived when a status is encoded, so they never cost a write. Exception: ``observe`` asks for one when a Pod
 cannot start or restarts its containers, since nothing else of the status changes then.
 
-Source: docs/manual.md, "Phase". The first rule of ``_RULES`` with an answer gives reason and message.
+Source: docs/running.md, "Phase". The first rule of ``_RULES`` with an answer gives reason and message.
 """
 
 from __future__ import annotations

@@ -1233,7 +1233,7 @@ MUTANTS: Final = {
             ("G3: never lowers a minimum", unsent(MergePatch, *PODGROUPS), _REPLACED, "It waits|G2: |Hot loop|It does"),
         )
     },
-    # --- the manual's rules of retries, ends and hosts
+    # --- rules of retries, ends and hosts
     "retry: retries once more than it was told": Mutant(
         sees_spec(_retry_more),
         _chaos(_create(_role(run_seconds="2", exit_code="1"))),

@@ -1,6 +1,6 @@
 """The guarantees, checked on the record of the world of ``tests.support.world``.
 
-Sources: docs/guarantees.md and docs/manual.md ("Retry", "Completion", "Rescale"), and not the code.
+Sources: docs/guarantees.md, docs/failures-and-retries.md and docs/running.md, and not the code.
 Checked are: every status that the API server stores, against the one before it; every request of a controller, against
 the status that is stored at that moment (persist before act); and after every change of any object, all Pods.
 """
@@ -846,7 +846,7 @@ def _matches_surely(task: TaskSpec, code: int) -> bool:
 
 
 def is_lost(node: Body | None) -> bool:
-    """Whether this Node is lost by the words of the manual: absent, unreachable or out of service."""
+    """Whether this Node is lost, as pages define it: absent, unreachable or out of service."""
     taints = () if node is None else (node.get("spec") or {}).get("taints") or ()
     keys = {taint["key"] for taint in taints}
     return node is None or bool(keys & {"node.kubernetes.io/unreachable", "node.kubernetes.io/out-of-service"})

@@ -1,4 +1,4 @@
-"""The fields of Pods that docs/manual.md lists."""
+"""The fields of Pods that docs/write-a-framework.md lists."""
 
 import re
 from typing import Any
