@@ -26,7 +26,7 @@ MEANING: Final = {
 HEAD: Final = """\
 # States
 
-The states of Frameworks and Tasks and all of their transitions ([introduction](manual.md#concepts), [rule of each
+The states of Frameworks and Tasks and all of their transitions ([introduction](write-a-framework.md#concepts), [rule of each
 transition](lifecycle.md)). "The object" is the ConfigMap of a FrameworkAttempt or the Pod of a TaskAttempt. States that
 are never observed are skipped.
 """
