@@ -301,6 +301,7 @@ def test_a_restart_at_each_step_changes_nothing() -> None:
                     bench.hide(action.target.name)
                 elif isinstance(action, ConfirmGone):
                     bench.fold(action, Gone())
+                    bench.idle()
                 else:
                     bench.created(action)
         assert bench.bodies[f"f-a-{number}"]["spec"]["containers"][0]["image"] == "v2"
