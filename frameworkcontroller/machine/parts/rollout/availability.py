@@ -109,15 +109,19 @@ class RoleTasks:
         since = max(pod.ready_time, task.attempt.run_time or task.attempt.start_time)
         return env.clock + max(0.0, min(since + seconds - env.now, seconds))
 
+    def forget(self, index: int) -> None:
+        """Forget the Pod of a Task."""
+        self.ready.pop(index, None)
+        self._unready.pop(index, None)
+        self.available.discard(index)
+        self.old.discard(index)
+
     def move(self, task: TaskStatus) -> None:
         """Note that a Task has moved to another state, or became deletionPending."""
         index = task.index
         if task.state in _WITH_POD and not task.is_leaving:
             return
-        self.ready.pop(index, None)
-        self._unready.pop(index, None)
-        self.available.discard(index)
-        self.old.discard(index)
+        self.forget(index)
         if task.is_leaving or task.state is State.CREATION_PENDING:
             self.updated.discard(index)
             self.completed.discard(index)

@@ -103,8 +103,10 @@ class RolloutPart(Part):
         if ctx.ends or ctx.framework.deleting or ctx.framework.invalid:
             return
         for role in _rolling(ctx):
-            for index in role.tasks.due(role.unavailable(ctx), role.limit, role.rolling_update.partition):
-                _replace(ctx, role.status.tasks[index])
+            if role.due(ctx):
+                role.confirm(ctx)
+                for index in role.due(ctx):
+                    _replace(ctx, role.status.tasks[index])
 
     def finish(self, ctx: Context) -> None:
         """Count the available and the updated Tasks."""
@@ -143,9 +145,20 @@ class _Rolling:
     status: TaskRoleStatus
     tasks: RoleTasks
 
-    @property
-    def limit(self) -> int:
-        return self.rolling_update.limit(self.spec.task_number)
+    def due(self, ctx: Context) -> list[int]:
+        """The Tasks to replace now."""
+        limit = self.rolling_update.limit(self.spec.task_number)
+        return self.tasks.due(self.unavailable(ctx), limit, self.rolling_update.partition)
+
+    def confirm(self, ctx: Context) -> None:
+        """Forget what the cache does not show now: a Pod may have lost the label by which it is watched.
+
+        Costs the number of Tasks, each time that one is to be replaced.
+        """
+        for task in self.status.tasks:
+            pod = ctx.observed.find_pod(names.pod_name(ctx.framework.name, *task.key))
+            if pod is None or pod.uid != task.attempt.pod_uid or pod.identity.deleting:
+                self.tasks.forget(task.index)
 
     def unavailable(self, ctx: Context) -> int:
         """The number of Tasks that are not available. One that has succeeded is not missed, one that has failed is."""
