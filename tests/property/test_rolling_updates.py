@@ -177,7 +177,40 @@ def interrupted_rollout() -> RollingHistory:
     return story
 
 
-STORIES: Final = (rollout, slow_rollout, partial_rollout, interrupted_rollout)
+def unready_rollout() -> RollingHistory:
+    """New Pods run, and are not ready, until the template is taken back."""
+    story = begin()
+    story.set_image("a", "v2")
+    story.settle()
+    for which in range(4):
+        story.kubelet(which, "Running")
+    story.settle()
+    story.wait(60)
+    assert story.status is not None
+    assert [task.attempt.id for task in story.status.attempt.roles[0].tasks] == [0, 0, 0, 1]
+    story.set_image("a", "v1")
+    roll_on(story)
+    story.finish()
+    return story
+
+
+def unseen_pods() -> RollingHistory:
+    """The controller is killed before it sees the Pods that it has created, and the template changes."""
+    story = RollingHistory(7)
+    task = {"retryPolicy": {"maxRetryCount": -2}, "pod": template("v1")}
+    role = {"name": "a", "taskNumber": 2, "task": task, "updateStrategy": {"type": "RollingUpdate"}}
+    story.create({"executionType": "Start", "taskRoles": [role]})
+    story.until(lambda: len(story.pods()) == 2)
+    story.set_image("a", "v2")
+    story.crash(0)
+    roll_on(story)
+    images = {pod["spec"]["containers"][0]["image"] for pod in story.pods()}
+    assert images == {"v2"}, f"U: at rest, the images are {images}"
+    story.finish()
+    return story
+
+
+STORIES: Final = (unready_rollout, unseen_pods, rollout, slow_rollout, partial_rollout, interrupted_rollout)
 
 
 @pytest.mark.parametrize("story", STORIES)
