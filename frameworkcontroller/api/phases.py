@@ -12,7 +12,7 @@ QUEUE_CONDITIONS: Final = ("QuotaReserved", "Admitted")
 
 AVAILABLE_CONDITION: Final = "Available"
 UPDATED_CONDITION: Final = "Updated"
-"""The conditions of Frameworks whose ready Tasks are counted, and of those with RollingUpdate."""
+"""The condition of Frameworks whose ready Tasks are counted, and the one of Frameworks with RollingUpdate."""
 
 BEFORE_RUNNING: Final = frozenset({State.CREATION_PENDING, State.CREATION_REQUESTED, State.PREPARING})
 ENDING: Final = frozenset({State.DELETION_PENDING, State.DELETION_REQUESTED, State.DELETING})

@@ -328,7 +328,7 @@ def _observes(change: Callable[[Any, Any, Any], Any]) -> Broken:
 
 
 def _forget_template(state: Any, task: Any, pod: Any) -> Any:
-    """What a status without templates would let a controller believe."""
+    """The belief of a controller whose status has no templates."""
     if (role := state.roles.get(task.role)) is not None:
         task.attempt.template_hash, task.encoded = role.watched.template, None
     return pod

@@ -1,7 +1,7 @@
 """Histories of Frameworks with rolling updates, and the checks of that guarantee (U).
 
 ``RollingHistory`` is ``tests.support.history`` with Pods of several images. Each decision to replace a Task is judged
-by what the cache of the deciding controller shows at that moment.
+by the cache of the deciding controller at that moment.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rolling updates: which Tasks are old, which are replaced and when, and what the status says of it."""
+"""Rolling updates: which Tasks are old, which are replaced and when, and the status during it."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def counts(bench: Bench) -> tuple[int | None, int | None]:
         (4, "0123", "", "0", 1, 0, []),
         (4, "0123", "", "0123", 1, 0, []),
         (4, "0123", "0", "3", 1, 0, [0]),
-        # Below the partition nothing is old, and what is not available there counts.
+        # Below the partition nothing is old, and Tasks there that are not available count.
         (4, "0123", "", "", 4, 2, [3, 2]),
         (4, "0123", "", "", 4, 9, []),
         (4, "01", "", "", 4, 2, []),
@@ -212,7 +212,7 @@ def test_a_bad_template_stops_and_can_be_taken_back() -> None:
     assert condition(bench, "Updated")[0] == "True"
 
 
-def test_a_template_that_fails_for_good_stops() -> None:
+def test_a_template_that_fails_without_a_retry_stops() -> None:
     bench = started({**rolled(), "task": {"pod": pod(), "retryPolicy": {"maxRetryCount": 0}}})
     bench.edit_then_settle({**rolled(), "task": {"pod": pod("bad"), "retryPolicy": {"maxRetryCount": 0}}})
     bench.end("f-a-3", 1)

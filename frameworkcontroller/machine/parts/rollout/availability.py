@@ -16,7 +16,7 @@ _WITH_POD = (State.PREPARING, State.RUNNING)
 
 
 class Watched(NamedTuple):
-    """What is to be known of a role. ``template``: the hash of its template, "" without RollingUpdate."""
+    """The settings of a watched role. ``template``: the hash of its template, "" without RollingUpdate."""
 
     template: str
     min_ready_seconds: int

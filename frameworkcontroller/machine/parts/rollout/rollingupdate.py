@@ -151,7 +151,7 @@ class _Rolling:
         return self.tasks.due(self.unavailable(ctx), limit, self.rolling_update.partition)
 
     def confirm(self, ctx: Context) -> None:
-        """Forget what the cache does not show now: a Pod may have lost the label by which it is watched.
+        """Forget the Pods that the cache does not show now: a Pod may have lost the label by which it is watched.
 
         Costs the number of Tasks, each time that one is to be replaced.
         """
