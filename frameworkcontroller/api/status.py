@@ -93,6 +93,11 @@ class TaskAttemptStatus:
     pod_host_ip: Interned | None = None
     completion_status: CompletionStatus | None = None
     scheduled_time: Time | None = added("When the Pod got its node. Absent without a history.", default=None)
+    template_hash: Interned = added(
+        "Hash of the Pod template that the Pod was created from. Absent before the Pod was seen, and without "
+        "`updateStrategy.type: RollingUpdate`.",
+        default="",
+    )
 
 
 # Compared by identity, because members of the tracker's sets change.
@@ -137,6 +142,8 @@ class TaskRoleStatus:
     ``pod_graceful_deletion_timeout_sec`` and ``pod_force_deletion_policy`` (None: Always) are the spec's, kept when
     it drops the role.
     ``started``: whether the dependencies of a role that has some held once in this attempt.
+    ``ready_task_count``, ``updated_task_count``: Tasks that are available, and Tasks with the template of the spec.
+    None if the role does not have them counted. No decision reads them, and an older CRD may drop them.
     """
 
     name: str
@@ -145,6 +152,8 @@ class TaskRoleStatus:
     tasks: list[TaskStatus] = field(default_factory=list)
     pod_force_deletion_policy: str | None = added("", default=None)
     started: bool = added("", default=False)
+    ready_task_count: int | None = None
+    updated_task_count: int | None = None
 
 
 @dataclass(slots=True)

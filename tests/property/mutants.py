@@ -7,6 +7,7 @@ check.
 from __future__ import annotations
 
 import asyncio
+import heapq
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -60,6 +61,8 @@ from frameworkcontroller.machine.parts.nodes.nodeavoidance import NodePart
 from frameworkcontroller.machine.parts.notice import checkpointnotice
 from frameworkcontroller.machine.parts.notice.checkpointnotice import NoticeState
 from frameworkcontroller.machine.parts.progress import reportedprogress
+from frameworkcontroller.machine.parts.rollout.availability import Availability, RoleTasks
+from frameworkcontroller.machine.parts.rollout.rollingupdate import RolloutPart
 from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.manager import informers
 from tests.chaos import embedded
@@ -79,6 +82,7 @@ from tests.property import test_lost_nodes as lost_nodes
 from tests.property import test_notices as notices
 from tests.property import test_progress as progress
 from tests.property import test_renewed_retries as renewed
+from tests.property import test_rolling_updates as rolling
 from tests.property import test_stuck_unrecorded as unrecorded
 from tests.property import test_takeover as takeover
 from tests.property import test_two_controllers as two
@@ -303,6 +307,31 @@ def _keep_one_term(pod: Json) -> None:
 def _give_up_at_once(_part: NodePart, _ctx: Any, task: Any, pod: Any) -> Any:
     is_due = task.avoided_nodes and pod.trouble is not None
     return CompletionStatus.of(TASK_NODE_GIVEN_UP, "at once") if is_due else None
+
+
+_DUE: Final = RoleTasks.due
+
+
+def _rolls(due: Callable[[RoleTasks, int, int, int], list[int]]) -> Broken:
+    """Controllers that replace other Tasks."""
+    return partial(patch.object, RoleTasks, "due", due)
+
+
+def _observes(change: Callable[[Any, Any, Any], Any]) -> Broken:
+    """Controllers that see the Pods of a rollout after a change of the state, the Task and the Pod."""
+    observe = Availability.observe
+
+    def observe_changed(state: Availability, tracker: Tracker, task: TaskStatus, pod: Any, env: Env) -> None:
+        observe(state, tracker, task, change(state, task, pod), env)
+
+    return partial(patch.object, Availability, "observe", observe_changed)
+
+
+def _forget_template(state: Any, task: Any, pod: Any) -> Any:
+    """The belief of a controller whose status has no templates."""
+    if (role := state.roles.get(task.role)) is not None:
+        task.attempt.template_hash, task.encoded = role.watched.template, None
+    return pod
 
 
 def _archived(story: Callable[[str], Any]) -> Tale:
@@ -1055,6 +1084,36 @@ MUTANTS: Final = {
     ),
     "A: forgets nodes with the attempt of the Framework": Mutant(
         _avoids("begin_attempt"), avoided.restart_of_the_framework, "in a new attempt"
+    ),
+    # --- U
+    "U: never replaces a Task": Mutant(_rolls(lambda *_: []), rolling.rollout, "It does not come about"),
+    "U: replaces all at once": Mutant(
+        _rolls(lambda tasks, _unavailable, _limit, partition: _DUE(tasks, 0, 99, partition)), rolling.rollout, "U: "
+    ),
+    "U: does not count the Tasks that are not available": Mutant(
+        _rolls(lambda tasks, _unavailable, limit, partition: _DUE(tasks, 0, limit, partition)), rolling.rollout, "U: "
+    ),
+    "U: begins with the lowest index": Mutant(
+        partial(patch, "frameworkcontroller.machine.parts.rollout.availability.heapq.nlargest", heapq.nsmallest),
+        rolling.rollout,
+        "before",
+    ),
+    "U: ignores the partition": Mutant(
+        _rolls(lambda tasks, unavailable, limit, _: _DUE(tasks, unavailable, limit, 0)),
+        rolling.partial_rollout,
+        "is below the partition",
+    ),
+    "U: takes each running Pod for a ready one": Mutant(
+        _observes(lambda _state, _task, pod: replace(pod, ready=True)), rolling.unready_rollout, "U: "
+    ),
+    "U: does not wait for minReadySeconds": Mutant(
+        partial(patch.object, RoleTasks, "_available_at", lambda *_: 0.0), rolling.slow_rollout, "U: "
+    ),
+    "U: forgets the templates of Pods": Mutant(
+        _observes(_forget_template), rolling.rollout, "U: |It does not come about"
+    ),
+    "U: gives Pods no label": Mutant(
+        partial(patch.object, RolloutPart, "shape", lambda *_: None), rolling.unseen_pods, "U: |It does not come about"
     ),
     # The write that begins a Task's next attempt is accepted.
     "H: logs no snapshot": Mutant(flawed(_LogsNothing), _chaos(_create(_role(**_FAILS_ONCE))), "is in no snapshot"),

@@ -37,7 +37,7 @@ from tests.support.world import NAMESPACE, PODGROUPS, Body, World, controller_of
 
 _OVER: Final = (State.ATTEMPT_COMPLETED, State.COMPLETED)
 _NEVER_RETRIED: Final = (-210, -220, -230, -250)
-_ALWAYS_RETRIED: Final = (-240, -241, -261)
+_ALWAYS_RETRIED: Final = (-240, -241, -242, -261)
 _DISRUPTED: Final = range(-1012, -1007)
 _EARLY_SEC: Final = 30
 """Time in which a disruption counts, too."""

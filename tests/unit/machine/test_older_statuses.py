@@ -253,6 +253,8 @@ DERIVED_FIELDS: Final = {
     "status.taskCounts.stopped",
     "status.firstFailure",
     "status.earliestFailures",
+    "status.attemptStatus.taskRoleStatuses.readyTaskCount",
+    "status.attemptStatus.taskRoleStatuses.updatedTaskCount",
 }
 
 
