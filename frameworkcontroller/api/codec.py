@@ -25,6 +25,7 @@ from frameworkcontroller.api.completion import CompletionStatus, DecidedRule, Po
 from frameworkcontroller.api.problems import Problem, ProblemError
 from frameworkcontroller.api.status import (
     AdmissionStatus,
+    AutoscalingStatus,
     Condition,
     FirstFailure,
     FrameworkAttemptStatus,
@@ -333,6 +334,14 @@ def _notice(notice: NoticeStatus) -> dict[str, Any]:
     }
 
 
+def _autoscaling(autoscaling: AutoscalingStatus) -> dict[str, Any]:
+    return {
+        "taskNumber": autoscaling.task_number,
+        "scalerID": autoscaling.scaler_id,
+        "scalerGeneration": autoscaling.scaler_generation,
+    }
+
+
 def encode_report(progress: ProgressStatus) -> dict[str, Any]:
     """JSON value of the data ``progress`` of the ConfigMap of an attempt."""
     values = {
@@ -499,6 +508,7 @@ _schema: Final = fields.Schema(
         "pod_uid": "podUID",
         "retry": "retryPolicyStatus",
         "roles": "taskRoleStatuses",
+        "scaler_id": "scalerID",
         "task_attempt_id": "taskAttemptID",
         "tasks": "taskStatuses",
         "type_name": "type.name",
@@ -530,6 +540,7 @@ ADDED: Final[Mapping[type, tuple[fields.AddedField, ...]]] = {
 
 _ENCODERS: Final[Mapping[Any, Callable[[Any], Any]]] = {
     AdmissionStatus: _admission,
+    AutoscalingStatus: _autoscaling,
     ProgressStatus: _progress,
     NoticeStatus: _notice,
     DecidedRule: _decided_rule,

@@ -8,14 +8,14 @@ from enum import StrEnum
 from typing import Any, Final, Self
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.objects import CompanionRecord, claim_record, service_record
+from frameworkcontroller.api.objects import CompanionRecord, claim_record, scaler_record, service_record
 from frameworkcontroller.api.podgroups import (
     IMMUTABLE_VERSION,
     coscheduling_podgroup_record,
     podgroup_record,
     volcano_podgroup_record,
 )
-from frameworkcontroller.api.resources import FRAMEWORKS
+from frameworkcontroller.api.resources import FRAMEWORKS, ROLE_SCALERS
 from frameworkcontroller.api.workloads import workload_record
 from frameworkcontroller.kube import resources
 from frameworkcontroller.kube.resources import Resource
@@ -75,6 +75,12 @@ class Kind(StrEnum):
     POD = "Pod", resources.PODS, names.POD_IDENTITY, None, True
     NODE = "Node", resources.NODES
     SERVICE = "Service", resources.SERVICES, names.SERVICE_IDENTITY, Companion(service_record)
+    ROLE_SCALER = (
+        "FrameworkRoleScaler",
+        ROLE_SCALERS,
+        names.SCALER_IDENTITY,
+        Companion(scaler_record, older_versions=()),
+    )
     VOLUME_CLAIM = (
         "PersistentVolumeClaim",
         resources.PERSISTENTVOLUMECLAIMS,

@@ -95,6 +95,19 @@ class TaskAttemptStatus:
     scheduled_time: Time | None = added("When the Pod got its node. Absent without a history.", default=None)
 
 
+@dataclass(frozen=True, slots=True)
+class AutoscalingStatus:
+    """The number of Tasks of a role with autoscaling, which counts once it is stored.
+
+    ``scaler_id``: of the FrameworkRoleScaler that sets it. "": autoscaling is off, and one is to be deleted.
+    ``scaler_generation``: the object's, when it set the number. An older one is ignored.
+    """
+
+    task_number: int
+    scaler_id: str
+    scaler_generation: int = 0
+
+
 # Compared by identity, because members of the tracker's sets change.
 @dataclass(slots=True, eq=False)
 class TaskStatus:
@@ -145,6 +158,7 @@ class TaskRoleStatus:
     tasks: list[TaskStatus] = field(default_factory=list)
     pod_force_deletion_policy: str | None = added("", default=None)
     started: bool = added("", default=False)
+    autoscaling: AutoscalingStatus | None = added("", default=None)
 
 
 @dataclass(slots=True)
