@@ -97,9 +97,10 @@ class ScalerState(PartState):
 
     @staticmethod
     def set(tracker: Tracker, role: TaskRoleStatus, value: AutoscalingStatus | None, urgency: Urgency) -> None:
-        """Set the autoscaling of a role."""
+        """Set the autoscaling of a role. The plan after it is persisted goes by it."""
         role.autoscaling = value
         tracker.change(None, urgency)
+        tracker.agenda.look(None, PERSISTED)
 
     def count(self, tracker: Tracker, role: str) -> int:
         """The number of Tasks of the role with a Pod. The first call costs the number of all Tasks."""
