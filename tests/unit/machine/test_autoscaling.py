@@ -54,8 +54,10 @@ class Scaled(Bench):
                 self.fold(action, self.result)
             case Create():
                 self.created(action, show=False)
-                running = {} if action.target.kind is not Kind.POD else {"phase": "Running"}
-                self.show(action.target.name, **running)
+                if action.target.kind is Kind.POD:
+                    self.show(action.target.name, phase="Running")
+                else:
+                    self.show(action.target.name)
             case Delete(target=target):
                 self.fold(action, Gone() if action.confirm else Accepted())
                 if target.kind is SCALER:
