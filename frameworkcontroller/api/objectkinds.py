@@ -29,6 +29,7 @@ class Companion:
     ``older_versions``: of an API that a cluster may not serve, the older versions of its resource, the best first; None
     for an API that all clusters serve.
     ``is_indexed``: a Framework has several, which are found by its key.
+    ``is_own``: of this project. The controller installs their CRD if it is not served.
     ``of_queues``: watched from the start, and only if the configuration has queues. Frameworks may be gone whose
     Workloads still have quota. The others are watched from the first Framework on that needs one.
     """
@@ -36,6 +37,7 @@ class Companion:
     decode: Callable[[Mapping[str, Any]], CompanionRecord]
     older_versions: tuple[str, ...] | None = None
     is_indexed: bool = False
+    is_own: bool = False
     of_queues: bool = False
 
 
@@ -79,7 +81,7 @@ class Kind(StrEnum):
         "FrameworkRoleScaler",
         ROLE_SCALERS,
         names.SCALER_IDENTITY,
-        Companion(scaler_record, older_versions=()),
+        Companion(scaler_record, older_versions=(), is_own=True),
     )
     VOLUME_CLAIM = (
         "PersistentVolumeClaim",

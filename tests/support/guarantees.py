@@ -336,10 +336,7 @@ class Guarantees:
         status = self._stored.get(framework_uid)
         if not self.loose and status is not None:
             kept = {role.autoscaling.scaler_id for role in status.attempt.roles if role.autoscaling is not None}
-            spec = self.spec_of(framework_uid, status.observed_generation)
-            role = None if spec is None else spec.role(mark_of(body, names.TASKROLE_NAME))
-            is_kept = mark_of(body, names.SCALER_ID) in kept and role is not None and role.autoscaling is not None
-            self._require(not is_kept, f"{where}: its role has autoscaling")
+            self._require(mark_of(body, names.SCALER_ID) not in kept, f"{where}: its role has autoscaling")
 
     def _justify_pod_deletion(self, status: FrameworkStatus, action: Action, body: Body, where: str) -> None:
         found = next(

@@ -261,7 +261,11 @@ class AutoscalingPart(Part):
         if isinstance(found, NotListed):
             return found.not_served
         known = ctx.tracker.expectations.confirmed.get(target)
-        if presence is Presence.PRESENT:
+        if presence is not Presence.ABSENT and not ctx.tracker.is_head_settled:
+            # That autoscaling is off is persisted first.
+            ctx.tracker.agenda.look(target.key, PERSISTED)
+            ctx.tracker.hasten()
+        elif presence is Presence.PRESENT:
             uid = known.uid if known is not None else "" if found is None else found.uid
             ctx.act(Delete(target, uid, unrecorded=True))
         if presence is Presence.ABSENT:
