@@ -208,6 +208,14 @@ def test_it_is_made_again_with_the_number_that_counts() -> None:
     assert bench.number == bench.tasks == 3
 
 
+def test_an_object_that_is_made_again_at_once_gets_its_status() -> None:
+    bench = started()
+    bench.ask_then_go(4)
+    bench.drop("f-a")
+    bench.go()
+    assert bench.scaler["status"]["replicas"] == 4
+
+
 def test_a_foreign_object_is_neither_used_nor_changed() -> None:
     bench = Scaled()
     bench.result = Exists(foreign("f-a"))

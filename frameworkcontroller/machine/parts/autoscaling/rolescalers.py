@@ -247,7 +247,10 @@ class AutoscalingPart(Part):
             # The cache may show a version from before the change. It is sent again then.
             scaler.shown, scaler.sent = (found.shown if found.selector == selector else None), ""
         number = state.count(ctx.tracker, role)
-        if scaler.shown == number or max(scaler.due, ctx.tracker.holds.until(target.key)) > clock:
+        if scaler.shown == number:
+            return
+        if (due := max(scaler.due, ctx.tracker.holds.until(target.key))) > clock:
+            ctx.tracker.agenda.look(target.key, due)
             return
         scaler.shown, scaler.sent, scaler.due = number, found.resource_version, clock + SHOW_SEC
         change = orjson.dumps({"status": {"replicas": number, "selector": selector}})
