@@ -51,6 +51,9 @@ def comparison_sec(objects: int) -> float:
 DISCOVERY_SEC: Final = 60.0
 """Interval of discovery of an API that a Framework needs, while no version is served."""
 
+SERVED_SEC: Final = 10.0
+"""Time in which API servers serve the resource of a CRD that is established."""
+
 
 class CompanionInformer(Generic[C_co]):
     """Watches a kind of companions from the first Framework on that needs one, while this replica acts."""
@@ -195,7 +198,11 @@ class VersionFinder:
         found = await find_served(self.client, *self.candidates)
         if found is None and self.install is not None:
             await self.install()
-            found = await find_served(self.client, *self.candidates)
+            end = asyncio.get_running_loop().time() + SERVED_SEC
+            while (
+                found := await find_served(self.client, *self.candidates)
+            ) is None and asyncio.get_running_loop().time() < end:
+                await asyncio.sleep(0.2)
         if found is not None:
             self.resources[self.kind] = found
         return found
