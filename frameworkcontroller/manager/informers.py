@@ -51,8 +51,8 @@ def comparison_sec(objects: int) -> float:
 DISCOVERY_SEC: Final = 60.0
 """Interval of discovery of an API that a Framework needs, while no version is served."""
 
-SERVED_SEC: Final = 10.0
-"""Time in which API servers serve the resource of a CRD that is established."""
+SERVED_LOOKS: Final = 50
+"""API servers serve the resource of a CRD a moment after it is established."""
 
 
 class CompanionInformer(Generic[C_co]):
@@ -198,10 +198,9 @@ class VersionFinder:
         found = await find_served(self.client, *self.candidates)
         if found is None and self.install is not None:
             await self.install()
-            end = asyncio.get_running_loop().time() + SERVED_SEC
-            while (
-                found := await find_served(self.client, *self.candidates)
-            ) is None and asyncio.get_running_loop().time() < end:
+            for _ in range(SERVED_LOOKS):
+                if (found := await find_served(self.client, *self.candidates)) is not None:
+                    break
                 await asyncio.sleep(0.2)
         if found is not None:
             self.resources[self.kind] = found
