@@ -14,9 +14,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
+from frameworkcontroller.machine.kernel.actions import Delete
 from tests.property.test_machine_histories import ROLES, Histories, specs
 from tests.support.autoscaled import SCALER, AutoscaledHistory
 from tests.support.history import NAME
+from tests.support.world import Fate
 
 Json = dict[str, Any]
 
@@ -88,3 +90,94 @@ TestAutoscaledHistories.settings = settings(
     stateful_step_count=60,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+
+
+# --- stories ---------------------------------------------------------------------------------------------------------
+
+
+def _begin(number: int = 2, *, retries: int = 0, **policy: int) -> AutoscaledHistory:
+    story = AutoscaledHistory(7)
+    role = {
+        "name": "a",
+        "taskNumber": number,
+        "autoscaling": {"minTasks": 1, "maxTasks": 4},
+        "frameworkAttemptCompletionPolicy": policy,
+    }
+    story.create({"executionType": "Start", "taskRoles": [role], "retryPolicy": {"maxRetryCount": retries}})
+    _settle(story)
+    return story
+
+
+def _settle(story: AutoscaledHistory) -> None:
+    for _ in range(3):
+        story.wait(2)
+        story.all_pods_run()
+    story.settle()
+
+
+def scaled() -> AutoscaledHistory:
+    """An autoscaler asks for more than the bounds, and for less, and its object is deleted."""
+    story = _begin()
+    for number in (3, 9, 0, 3):
+        story.ask("a", number)
+        _settle(story)
+    story.delete_scaler("a")
+    _settle(story)
+    story.finish()
+    return story
+
+
+def killed_while_scaling() -> AutoscaledHistory:
+    """The controller is killed at each step of its work on a number."""
+    story = _begin()
+    for steps in range(12):
+        story.ask("a", 1 + (steps * 3) % 4)
+        story.follow(0, steps)
+        story.crash(0)
+    _settle(story)
+    story.finish()
+    return story
+
+
+def unwritten() -> AutoscaledHistory:
+    """The write of a number fails."""
+    story = _begin()
+    story.ask("a", 4)
+    story.fail("write", Fate.TOO_MANY)
+    story.follow(0, 30)
+    story.wait(5)
+    story.finish()
+    return story
+
+
+def retried() -> AutoscaledHistory:
+    """The Framework is retried after it was scaled."""
+    story = _begin(retries=1, minFailedTaskCount=1)
+    story.ask("a", 4)
+    _settle(story)
+    story.kubelet(0, "end", 1)
+    _settle(story)
+    story.finish()
+    return story
+
+
+def switched() -> AutoscaledHistory:
+    """Autoscaling is switched off and on again before its object is gone."""
+    story = _begin()
+    story.ask("a", 4)
+    _settle(story)
+    story.set_bounds("a", None)
+    story.stop_before(Delete, lambda target: target.kind is SCALER)
+    story.crash(0)
+    story.set_bounds("a", (1, 4))
+    _settle(story)
+    story.finish()
+    return story
+
+
+def test_stories() -> None:
+    scaled()
+    killed_while_scaling()
+    retried()
+    switched()
+    unwritten()
