@@ -337,7 +337,8 @@ def _notice(notice: NoticeStatus) -> dict[str, Any]:
 def _autoscaling(autoscaling: AutoscalingStatus) -> dict[str, Any]:
     return {
         "taskNumber": autoscaling.task_number,
-        "scalerID": autoscaling.scaler_id,
+        # API servers of 2020 take an empty text for null.
+        **_not_empty({"scalerID": autoscaling.scaler_id}),
         "scalerGeneration": autoscaling.scaler_generation,
     }
 

@@ -104,7 +104,7 @@ class AutoscalingStatus:
     """
 
     task_number: int
-    scaler_id: str
+    scaler_id: str = ""
     scaler_generation: int = 0
 
 

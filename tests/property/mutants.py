@@ -204,6 +204,11 @@ _SPEC: Final = {
 }
 
 
+def _set_unmarked(tracker: Tracker, role: Any, value: Any, _urgency: Any) -> None:
+    role.autoscaling = value
+    tracker.agenda.look()
+
+
 def _of_spec(framework: Any, role: str, known: Any) -> bytes:
     """The object, with the first number of the role."""
     return _SCALER_BODY(framework, role, replace(known, task_number=2))
@@ -913,7 +918,9 @@ MUTANTS: Final = {
     ),
     # --- S3
     "S3: goes by a number before it is stored": Mutant(
-        partial(patch.object, Tracker, "is_head_settled", property(lambda _: True)), autoscaling.unwritten, "S3: "
+        partial(patch.object, rolescalers.ScalerState, "set", staticmethod(_set_unmarked)),
+        autoscaling.scaled,
+        "S3: a went from",
     ),
     "S3: never reads the object": Mutant(
         partial(patch.object, AutoscalingPart, "_found", lambda *_: None), autoscaling.scaled, "It waits, and does not"

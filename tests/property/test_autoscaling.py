@@ -18,7 +18,6 @@ from frameworkcontroller.machine.kernel.actions import Delete
 from tests.property.test_machine_histories import ROLES, Histories, specs
 from tests.support.autoscaled import SCALER, AutoscaledHistory
 from tests.support.history import NAME
-from tests.support.world import Fate
 
 Json = dict[str, Any]
 
@@ -139,17 +138,6 @@ def killed_while_scaling() -> AutoscaledHistory:
     return story
 
 
-def unwritten() -> AutoscaledHistory:
-    """The write of a number fails."""
-    story = _begin()
-    story.ask("a", 4)
-    story.fail("write", Fate.TOO_MANY)
-    story.follow(0, 30)
-    story.wait(5)
-    story.finish()
-    return story
-
-
 def retried() -> AutoscaledHistory:
     """The Framework is retried after it was scaled."""
     story = _begin(retries=1, minFailedTaskCount=1)
@@ -180,4 +168,3 @@ def test_stories() -> None:
     killed_while_scaling()
     retried()
     switched()
-    unwritten()

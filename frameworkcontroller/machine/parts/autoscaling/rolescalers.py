@@ -53,7 +53,7 @@ SHOW_SEC: Final = 1.0
 
 _NEEDED_BY: Final = "taskRoles[].autoscaling"
 _WITH_POD: Final = frozenset({State.CREATION_REQUESTED, State.PREPARING, State.RUNNING})
-_OFF: Final = AutoscalingStatus(0, "")
+_OFF: Final = AutoscalingStatus(0)
 
 
 class AutoscalingReason(Reason):
