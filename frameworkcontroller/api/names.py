@@ -57,7 +57,7 @@ PODGROUP_IDENTITY = CONFIGMAP_IDENTITY
 SERVICE_IDENTITY = (FRAMEWORK_UID,)
 """Annotations that identify the Framework of a Service."""
 
-SCALER_ID = "FC_SCALER_ID"
+SCALER_ID = f"{GROUP}/scaler-id"
 """Annotation of a FrameworkRoleScaler: the id in the status of its role. Another one is outdated, and never read."""
 
 SCALER_IDENTITY = (FRAMEWORK_UID, SCALER_ID)

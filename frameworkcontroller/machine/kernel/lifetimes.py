@@ -57,7 +57,7 @@ class ProcessLife:
     task_numbers: tuple[int, ...] = ()
     """Numbers of Tasks of roles with autoscaling in the last plan."""
     stored_numbers: dict[str, int] = field(default_factory=dict)
-    """Those of the last persisted status, by role."""
+    """The numbers in the last persisted status, by role."""
     adapted: tuple[FrameworkSpec, dict[str, int], FrameworkSpec] | None = None
     """The last spec, other numbers of Tasks, and the spec with these."""
     mistake: str = ""

@@ -471,7 +471,7 @@ def test_the_coordinator_is_always_there() -> None:
         parse_spec({"taskRoles": roles, "coordinator": {"taskRole": "a", "taskIndex": 2}})
 
 
-def test_a_spec_with_other_numbers_counts_anew() -> None:
+def test_a_spec_with_other_numbers_counts_again() -> None:
     spec = parse_spec({"taskRoles": [scaled(2), role("b", 1)]})
     assert (spec.task_count, spec.first_ranks) == (3, {"a": 0, "b": 2})
     changed = spec.with_task_numbers({"a": 4})
