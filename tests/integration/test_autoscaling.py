@@ -10,6 +10,8 @@ from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.resources import CRDS
 from frameworkcontroller.manager.app import Controller
+from tests.integration.test_rbac import CLUSTER_WIDE, ONE_NAMESPACE, permissions, rules
+from tests.support.cli import Cli
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, role, stalled
@@ -126,3 +128,33 @@ async def test_who_does_not_use_it_pays_nothing(frameworks: Frameworks, watched:
     if door.requests:
         names = [one.name for one in door.requests if one.resource == CRDS.plural]
         assert set(names) <= {"frameworks.frameworkcontroller.microsoft.com"}
+
+
+async def test_the_command_scale_names_the_other_command(
+    frameworks: Frameworks, controller: Controller, cli: Cli
+) -> None:
+    await frameworks.create("f", scaled())
+    done = await cli("scale", "f", "a=3")
+    assert done.code == 2
+    assert done.err.strip().endswith("f: a has autoscaling; use kubectl scale frameworkrolescaler/f-a --replicas 3")
+    assert (await frameworks.get("f"))["spec"]["taskRoles"][0]["taskNumber"] == 2
+
+
+@pytest.mark.newest
+async def test_the_rules_match_its_requests(frameworks: Frameworks, watched: Controller, door: FrontDoor) -> None:
+    await frameworks.create("f", scaled())
+    await until_pods(frameworks, 2)
+    bare = {"metadata": {"labels": None}}
+    await frameworks.merge(ROLE_SCALERS, "f-a", bare)
+    await eventually(lambda: _labelled(frameworks))
+    await frameworks.set("f", taskRoles__0__autoscaling=None)
+    await until_missing(frameworks.client, ROLE_SCALERS, "f-a", frameworks.namespace)
+    used = {(one.verb, one.resource) for one in door.requests if one.resource.startswith(ROLE_SCALERS.plural)}
+    for file, kind in ((CLUSTER_WIDE, "ClusterRole"), (ONE_NAMESPACE, "Role")):
+        given = {(verb, resource) for verb, _, resource in permissions(rules(file, kind))}
+        assert used == {one for one in given if one[1].startswith(ROLE_SCALERS.plural)}
+
+
+async def _labelled(frameworks: Frameworks) -> None:
+    found = await read(frameworks.client, ROLE_SCALERS, "f-a", frameworks.namespace)
+    assert "FC_FRAMEWORK_NAME" in (found["metadata"].get("labels") or {})
