@@ -25,6 +25,7 @@ from frameworkcontroller.api.completion import CompletionStatus, DecidedRule, Po
 from frameworkcontroller.api.problems import Problem, ProblemError
 from frameworkcontroller.api.status import (
     AdmissionStatus,
+    AutoscalingStatus,
     Condition,
     FirstFailure,
     FrameworkAttemptStatus,
@@ -339,6 +340,15 @@ def _notice(notice: NoticeStatus) -> dict[str, Any]:
     }
 
 
+def _autoscaling(autoscaling: AutoscalingStatus) -> dict[str, Any]:
+    return {
+        "taskNumber": autoscaling.task_number,
+        # API servers of 2020 take an empty text for null.
+        **_not_empty({"scalerID": autoscaling.scaler_id}),
+        "scalerGeneration": autoscaling.scaler_generation,
+    }
+
+
 def encode_report(progress: ProgressStatus) -> dict[str, Any]:
     """JSON value of the data ``progress`` of the ConfigMap of an attempt."""
     values = {
@@ -505,6 +515,7 @@ _schema: Final = fields.Schema(
         "pod_uid": "podUID",
         "retry": "retryPolicyStatus",
         "roles": "taskRoleStatuses",
+        "scaler_id": "scalerID",
         "task_attempt_id": "taskAttemptID",
         "tasks": "taskStatuses",
         "type_name": "type.name",
@@ -536,6 +547,7 @@ ADDED: Final[Mapping[type, tuple[fields.AddedField, ...]]] = {
 
 _ENCODERS: Final[Mapping[Any, Callable[[Any], Any]]] = {
     AdmissionStatus: _admission,
+    AutoscalingStatus: _autoscaling,
     ProgressStatus: _progress,
     NoticeStatus: _notice,
     DecidedRule: _decided_rule,

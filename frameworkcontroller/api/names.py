@@ -57,6 +57,12 @@ PODGROUP_IDENTITY = CONFIGMAP_IDENTITY
 SERVICE_IDENTITY = (FRAMEWORK_UID,)
 """Annotations that identify the Framework of a Service."""
 
+SCALER_ID = f"{GROUP}/scaler-id"
+"""Annotation of a FrameworkRoleScaler: the id in the status of its role. Another one is outdated, and never read."""
+
+SCALER_IDENTITY = (FRAMEWORK_UID, SCALER_ID)
+"""Annotations that identify the role of a FrameworkRoleScaler."""
+
 CLAIM_IDENTITY = (FRAMEWORK_NAMESPACE, FRAMEWORK_NAME, TASKROLE_NAME, TASK_INDEX)
 """Annotations that identify the Task of a volume claim, for all Frameworks of that name."""
 
@@ -203,6 +209,11 @@ def configmap_name(framework: str) -> str:
 def framework_of(name: str) -> str:
     """Name of the Framework to which a Pod or ConfigMap of that name would belong."""
     return name.partition("-")[0]
+
+
+def scaler_name(framework: str, role: str) -> str:
+    """Name of the FrameworkRoleScaler of a role."""
+    return f"{framework}-{role}"
 
 
 def pod_name(framework: str, role: str, index: int) -> str:

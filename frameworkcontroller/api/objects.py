@@ -234,6 +234,22 @@ class CompanionRecord(_OwnedRecord):
 
 
 @dataclass(slots=True, frozen=True)
+class ScalerRecord(CompanionRecord):
+    """A FrameworkRoleScaler. ``replicas``: the wanted number, None if it has none. ``shown``, ``selector``: status."""
+
+    kind: str = "FrameworkRoleScaler"
+    replicas: int | None = None
+    generation: int = 0
+    shown: int | None = None
+    selector: str = ""
+
+    @property
+    def inputs(self) -> tuple[object, ...]:
+        """The fields whose change is an event."""
+        return self.identity, self.replicas
+
+
+@dataclass(slots=True, frozen=True)
 class ClaimRecord(CompanionRecord):
     """A PersistentVolumeClaim. ``framework``: by its name. ``framework_uid``, ``when_scaled``: annotations, or ""."""
 
@@ -424,6 +440,20 @@ def companion_decoder(kind: str, identity: tuple[str, ...]) -> Callable[[Mapping
 
 service_record: Final = companion_decoder("Service", names.SERVICE_IDENTITY)
 """The record of a Service. Raises ObjectError if it is invalid."""
+
+
+@decoder_of("FrameworkRoleScaler")
+def scaler_record(body: Mapping[str, Any]) -> ScalerRecord:
+    """The record of a FrameworkRoleScaler. Raises ObjectError if it is invalid."""
+    metadata, status = body["metadata"], body.get("status") or {}
+    return ScalerRecord(
+        *owned_fields(metadata, names.SCALER_IDENTITY),
+        framework=framework_in(metadata),
+        replicas=fields.maybe_number(body.get("spec") or {}, "replicas"),
+        generation=fields.number(metadata, "generation"),
+        shown=fields.maybe_number(status, "replicas"),
+        selector=fields.text(status, "selector"),
+    )
 
 
 @decoder_of("PersistentVolumeClaim")

@@ -368,6 +368,24 @@ class UpdateStrategy(_SpecModel):
         return self
 
 
+class Autoscaling(_SpecModel):
+    """The bounds between which a FrameworkRoleScaler sets the number of Tasks."""
+
+    min_tasks: Annotated[int, Field(ge=0, le=MAX_TASK_NUMBER)] = 1
+    max_tasks: Annotated[int, Field(ge=1, le=MAX_TASK_NUMBER)]
+
+    @model_validator(mode="after")
+    def _bounds_are_in_order(self) -> Autoscaling:
+        if self.max_tasks < self.min_tasks:
+            text = f"must not be below minTasks ({self.min_tasks})"
+            raise ProblemError(Problem(("maxTasks",), text, self.max_tasks))
+        return self
+
+    def bounded(self, number: int) -> int:
+        """The number, or the bound that it exceeds."""
+        return max(self.min_tasks, min(self.max_tasks, number))
+
+
 class TaskRoleSpec(_SpecModel):
     """A group of equal Tasks. ``depends_on``: must hold once before an attempt's first Pod is created.
 
@@ -384,6 +402,7 @@ class TaskRoleSpec(_SpecModel):
     persistent_volume_claim_retention_policy: ClaimRetentionPolicy = ClaimRetentionPolicy()
     update_strategy: UpdateStrategy = UpdateStrategy()
     min_ready_seconds: Annotated[int, Field(ge=0, le=INT32_MAX)] = 0
+    autoscaling: Autoscaling | None = None
     task: TaskSpec = TaskSpec()
 
     @property
@@ -396,6 +415,11 @@ class TaskRoleSpec(_SpecModel):
     def counts_ready(self) -> bool:
         """Whether a field of the role needs the number of its ready Tasks, which the status then shows."""
         return self.rolling_update is not None or self.min_ready_seconds > 0
+
+    @property
+    def most_tasks(self) -> int:
+        """The largest number of Tasks that the role may have."""
+        return self.task_number if self.autoscaling is None else self.autoscaling.max_tasks
 
     @model_validator(mode="after")
     def _claim_names_are_unique(self) -> TaskRoleSpec:
@@ -545,8 +569,8 @@ class FrameworkSpec(_SpecModel):
             if seen.setdefault(role.name, position) != position:
                 text = f"is already the name of taskRoles[{seen[role.name]}]"
                 raise ProblemError(Problem(("taskRoles", position, "name"), text, role.name))
-        if self.task_count > MAX_TASK_COUNT:
-            text = f"{self.task_count} Tasks in all, where no status has room for more than {MAX_TASK_COUNT}"
+        if (most := sum(role.most_tasks for role in self.task_roles)) > MAX_TASK_COUNT:
+            text = f"{most} Tasks in all, where no status has room for more than {MAX_TASK_COUNT}"
             raise ProblemError(Problem(("taskRoles",), text))
         return self
 
@@ -579,8 +603,9 @@ class FrameworkSpec(_SpecModel):
             if role is None:
                 problem = Problem(("coordinator", "taskRole"), "is not the name of a TaskRole", coordinator.task_role)
                 raise ProblemError(problem)
-            if coordinator.task_index >= role.task_number:
-                text = f"TaskRole {role.name} has only {role.task_number} Tasks"
+            least = role.task_number if role.autoscaling is None else role.autoscaling.min_tasks
+            if coordinator.task_index >= least:
+                text = f"TaskRole {role.name} has only {least} Tasks{' at minTasks' if role.autoscaling else ''}"
                 raise ProblemError(Problem(("coordinator", "taskIndex"), text, coordinator.task_index))
         return self
 
@@ -668,7 +693,9 @@ class FrameworkSpec(_SpecModel):
         """Yield the host lists: the role's position, the list's path and place, and the bytes of the role's so far."""
         sizes: dict[int, int] = {}
         for position, place in self._host_lists():
-            size = place.hosts.size(framework, self.subdomain(framework), self._task_number(place.hosts.role))
+            found = self.role(place.hosts.role)
+            most = 0 if found is None else found.most_tasks
+            size = place.hosts.size(framework, self.subdomain(framework), most)
             sizes[position] = sizes.get(position, 0) + size
             path = ("spec", "taskRoles", position, "task", "pod", *place.path)
             yield position, path, place, sizes[position]
@@ -690,6 +717,21 @@ class FrameworkSpec(_SpecModel):
     def avoids_nodes(self) -> bool:
         """Whether Tasks of any role avoid nodes."""
         return any(role.task.retry_policy.avoid_nodes is not None for role in self.task_roles)
+
+    @cached_property
+    def autoscaled(self) -> tuple[TaskRoleSpec, ...]:
+        """The roles with autoscaling."""
+        return tuple(role for role in self.task_roles if role.autoscaling is not None)
+
+    def with_task_numbers(self, numbers: Mapping[str, int]) -> FrameworkSpec:
+        """The valid spec with other numbers of Tasks of these roles."""
+        roles = tuple(
+            role.model_copy(update={"task_number": numbers[role.name]}) if role.name in numbers else role
+            for role in self.task_roles
+        )
+        # Not a copy, which would have the cached properties of the original.
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        return FrameworkSpec.model_construct(**{**values, "task_roles": roles})
 
     @cached_property
     def has_claims(self) -> bool:
@@ -761,9 +803,9 @@ def check_hostnames(framework: str, spec: FrameworkSpec) -> Problem | None:
         text = "must be set: the name of the Framework starts with a digit, and the name of a Service may not"
         return Problem(("spec", "network", "subdomain"), text)
     for position, role in enumerate(spec.task_roles):
-        if role.task.has_own_hostname or not role.task_number:
+        if role.task.has_own_hostname or not role.most_tasks:
             continue
-        name = names.pod_name(framework, role.name, role.task_number - 1)
+        name = names.pod_name(framework, role.name, role.most_tasks - 1)
         if len(name) > names.MAX_HOSTNAME:
             text = f"the host name {name} would have {len(name)} characters, where {names.MAX_HOSTNAME} are allowed"
             return Problem(("spec", "taskRoles", position, "name"), text, role.name)

@@ -100,6 +100,19 @@ class TaskAttemptStatus:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class AutoscalingStatus:
+    """The number of Tasks of a role with autoscaling, which counts once it is stored.
+
+    ``scaler_id``: of the FrameworkRoleScaler that sets it. "": autoscaling is off, and one is to be deleted.
+    ``scaler_generation``: the object's, when it set the number. An older one is ignored.
+    """
+
+    task_number: int
+    scaler_id: str = ""
+    scaler_generation: int = 0
+
+
 # Compared by identity, because members of the tracker's sets change.
 @dataclass(slots=True, eq=False)
 class TaskStatus:
@@ -154,6 +167,7 @@ class TaskRoleStatus:
     started: bool = added("", default=False)
     ready_task_count: int | None = None
     updated_task_count: int | None = None
+    autoscaling: AutoscalingStatus | None = added("", default=None)
 
 
 @dataclass(slots=True)

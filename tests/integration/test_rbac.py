@@ -123,7 +123,9 @@ def permissions(given: Iterable[Json]) -> set[Permission]:
 
 def without_features(given: Iterable[Json]) -> set[Permission]:
     """The permissions that all Frameworks need."""
-    return {one for one in permissions(given) if one[2] not in ("services", "persistentvolumeclaims")}
+    scalers = {resource for _, _, resource in permissions(given) if resource.startswith("frameworkrolescalers")}
+    others = {"services", "persistentvolumeclaims", *scalers}
+    return {one for one in permissions(given) if one[2] not in others}
 
 
 def used(requests: Iterable[Request]) -> set[Permission]:

@@ -51,6 +51,8 @@ from frameworkcontroller.machine.kernel.requests import (
     Unanswered,
 )
 from frameworkcontroller.machine.kernel.tracker import Tracker
+from frameworkcontroller.machine.parts.autoscaling import rolescalers
+from frameworkcontroller.machine.parts.autoscaling.rolescalers import AutoscalingPart
 from frameworkcontroller.machine.parts.firstfailure import firstfailures
 from frameworkcontroller.machine.parts.firstfailure.firstfailures import FirstFailurePart
 from frameworkcontroller.machine.parts.hangs import hangs as hang_rules
@@ -71,6 +73,7 @@ from tests.chaos.proxy import Fault
 from tests.chaos.proxy import Kind as Faults
 from tests.chaos.story import CLAIM_SPEC, RETAIN_SEC, Step, Story
 from tests.property import test_archived_stories as archived
+from tests.property import test_autoscaling as autoscaling
 from tests.property import test_avoided_nodes as avoided
 from tests.property import test_costs as costs
 from tests.property import test_ending as endings
@@ -205,6 +208,17 @@ _SPEC: Final = {
 }
 
 
+def _set_unmarked(tracker: Tracker, role: Any, value: Any, _urgency: Any) -> None:
+    role.autoscaling = value
+    tracker.agenda.look()
+
+
+def _of_spec(framework: Any, role: str, known: Any) -> bytes:
+    """The object, with the first number of the role."""
+    return _SCALER_BODY(framework, role, replace(known, task_number=2))
+
+
+_SCALER_BODY: Final = rolescalers.scaler_body
 _FAILS: Final = renewed.Attempt()
 _SAVES: Final = renewed.Attempt(checkpoint=60)
 
@@ -930,6 +944,29 @@ MUTANTS: Final = {
     ),
     "S2: goes by the spec that it has seen first": Mutant(
         flawed(_OldSpec), _chaos(_create(_role(2, **_FOREVER)), Step(5.0, "rescale", ("f0", "a", 3))), "f0"
+    ),
+    # --- S3
+    "S3: goes by a number before it is stored": Mutant(
+        partial(patch.object, rolescalers.ScalerState, "set", staticmethod(_set_unmarked)),
+        autoscaling.scaled,
+        "S3: a went from",
+    ),
+    "S3: never reads the object": Mutant(
+        partial(patch.object, AutoscalingPart, "_found", lambda *_: None), autoscaling.scaled, "It waits, and does not"
+    ),
+    "S3: makes no object again": Mutant(
+        partial(patch.object, AutoscalingPart, "_create", lambda *_: None), autoscaling.scaled, "It waits, and does not"
+    ),
+    "S3: makes the object with the number of the spec": Mutant(
+        partial(patch.object, rolescalers, "scaler_body", _of_spec), autoscaling.scaled, "S3: f-a begins with"
+    ),
+    "S3: has another object in each attempt": Mutant(
+        partial(patch.object, AutoscalingPart, "begin_attempt", lambda *_: None),
+        autoscaling.retried,
+        "has another object in a new attempt",
+    ),
+    "S3: reads objects from before": Mutant(
+        partial(patch.object, rolescalers, "_is_current", lambda *_: True), autoscaling.switched, "S3: "
     ),
     # --- M
     # A user applies the original's CRD over ours, and the Framework is stopped.

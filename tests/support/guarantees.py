@@ -180,7 +180,7 @@ class Guarantees:
             return
         if status is None:
             raise self.world.violation(f"{where}: no status is stored")
-        if target.kind in (Kind.SERVICE, Kind.WORKLOAD):
+        if target.kind in (Kind.SERVICE, Kind.WORKLOAD, Kind.ROLE_SCALER):
             return
         if target.kind is Kind.VOLUME_CLAIM:
             self._require(_task_of(status, target.role, target.index) is not None, f"{where}: no such Task is stored")
@@ -194,7 +194,7 @@ class Guarantees:
             self.queues.starting(framework_uid, self.world.specs.get((framework_uid, status.observed_generation or 0)))
             self._require(status.state is State.CREATION_PENDING, f"{where}: the stored state is {status.state}")
             self._require(not _is_suspended(status), f"{where}: Suspended is True")
-            spec = self._spec(framework_uid, status.observed_generation)
+            spec = self.spec_of(framework_uid, status.observed_generation)
             has_names = spec is None or not spec.has_hostnames or framework_uid in self._served
             self._require(has_names, f"{where}: there was never a Service")
             deadline = None if spec is None else spec.active_deadline_seconds
@@ -252,6 +252,9 @@ class Guarantees:
             raise self.world.violation(f"{where}: a controller never deletes one")
         if target.kind is Kind.WORKLOAD:
             self._require(controller_of(body) == framework_uid, f"{where}: it is not ours")
+            return
+        if target.kind is Kind.ROLE_SCALER:
+            self._justify_scaler_deletion(framework_uid, body, where)
             return
         if target.kind is Kind.VOLUME_CLAIM:
             self._justify_claim_deletion(framework_uid, target, body, where)
@@ -327,6 +330,13 @@ class Guarantees:
     def relabelling(self, body: Body) -> None:
         """A label is restored: only on our objects."""
         self._require(uid_of(body) in self._ours, f"label of {name_of(body)}: it is not ours")
+
+    def _justify_scaler_deletion(self, framework_uid: str, body: Body, where: str) -> None:
+        self._require(controller_of(body) == framework_uid, f"{where}: it is not ours")
+        status = self._stored.get(framework_uid)
+        if not self.loose and status is not None:
+            kept = {role.autoscaling.scaler_id for role in status.attempt.roles if role.autoscaling is not None}
+            self._require(mark_of(body, names.SCALER_ID) not in kept, f"{where}: its role has autoscaling")
 
     def _justify_pod_deletion(self, status: FrameworkStatus, action: Action, body: Body, where: str) -> None:
         found = next(
@@ -515,7 +525,7 @@ class Guarantees:
 
     def _check_framework(self, uid: str, before: FrameworkStatus, after: FrameworkStatus) -> None:
         old, new = before.attempt, after.attempt
-        spec = self._spec(uid, after.observed_generation)
+        spec = self.spec_of(uid, after.observed_generation)
         if new.id != old.id:
             self._require(new.id == old.id + 1, f"Framework attempt {new.id} follows {old.id}")
             self._require(
@@ -673,7 +683,7 @@ class Guarantees:
         completion = status.attempt.completion_status
         assert completion is not None
         assert completion.trigger is not None
-        total = sum(role.task_number for role in spec.task_roles)
+        total = sum(number_of(role, before) for role in spec.task_roles)
         ended = {(role.name, task.index): task for role, task in _tasks(status) if _counts(task)}
         self._require(1 <= total == len(ended), f"{len(ended)} of {total} Tasks completed, and so has the attempt")
         self._require(completion.code == 0, f"all Tasks completed, and the attempt with {completion.code}")
@@ -695,7 +705,7 @@ class Guarantees:
             )
 
     def _check_roles(self, uid: str, before: FrameworkStatus, after: FrameworkStatus) -> None:
-        spec = self._spec(uid, after.observed_generation)
+        spec = self.spec_of(uid, after.observed_generation)
         roles = {role.name: role for role in after.attempt.roles}
         for old in before.attempt.roles:
             new = roles.pop(old.name, None)
@@ -828,14 +838,29 @@ class Guarantees:
 
     def _specs(self, uid: str) -> list[FrameworkSpec]:
         """All valid specs that the Framework has had."""
-        found = (self._spec(uid, generation) for known, generation in self.world.specs if known == uid)
+        found = (self.spec_of(uid, generation) for known, generation in self.world.specs if known == uid)
         return [spec for spec in found if spec is not None]
 
-    def _spec(self, uid: str, generation: int | None) -> FrameworkSpec | None:
+    def spec_of(self, uid: str, generation: int | None) -> FrameworkSpec | None:
+        """The spec of that generation, None if it is invalid or unknown."""
         try:
             return parse_spec(self.world.specs[uid, generation or 0])
         except (SpecError, KeyError):
             return None
+
+
+def number_of(role: TaskRoleSpec, status: FrameworkStatus) -> int:
+    """The number of Tasks that the role is to have by that stored status."""
+    if role.autoscaling is None:
+        return role.task_number
+    found = next((one for one in status.attempt.roles if one.name == role.name), None)
+    if found is None:
+        number = role.task_number
+    elif found.autoscaling is not None and found.autoscaling.scaler_id:
+        number = found.autoscaling.task_number
+    else:
+        number = sum(not task.is_leaving for task in found.tasks)
+    return role.autoscaling.bounded(number)
 
 
 def _matches_surely(task: TaskSpec, code: int) -> bool:

@@ -46,10 +46,11 @@ QUOTA_TEXT: Final = 'pods "%s" is forbidden: exceeded quota: q, requested: pods=
 _GRACE_SEC: Final = 30
 _TERMINAL: Final = ("Succeeded", "Failed")
 PODGROUPS: Final = (Kind.PODGROUP, Kind.VOLCANO_PODGROUP, Kind.COSCHEDULING_PODGROUP)
-_COUNTED: Final = (Kind.FRAMEWORK, Kind.WORKLOAD, *PODGROUPS)
+_COUNTED: Final = (Kind.FRAMEWORK, Kind.ROLE_SCALER, Kind.WORKLOAD, *PODGROUPS)
 """Kinds with a generation, and a status that only its subresource writes."""
 _DEPENDENTS: Final = (
     (Kind.SERVICE, Kind.FRAMEWORK, ()),
+    (Kind.ROLE_SCALER, Kind.FRAMEWORK, ()),
     (Kind.VOLUME_CLAIM, Kind.FRAMEWORK, ()),
     (Kind.POD, Kind.CONFIGMAP, ()),
     *((kind, Kind.CONFIGMAP, ()) for kind in PODGROUPS),

@@ -5,6 +5,7 @@ from typing import Final
 from frameworkcontroller.machine.kernel.part import Parts
 from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.lifereasons import LifeReason
+from frameworkcontroller.machine.parts.autoscaling.rolescalers import AutoscalingPart
 from frameworkcontroller.machine.parts.claims.volumeclaims import ClaimPart
 from frameworkcontroller.machine.parts.dependencies.dependencies import DependencyPart
 from frameworkcontroller.machine.parts.firstfailure.firstfailures import FirstFailurePart
@@ -22,6 +23,8 @@ from frameworkcontroller.machine.parts.service.hostservice import ServicePart
 PARTS: Final = Parts(
     # Takes reported progress into the status before.
     ProgressPart(),
+    # Takes numbers of Tasks into the status. Creates and deletes FrameworkRoleScalers before. Delays and ends nothing.
+    AutoscalingPart(),
     # Adopts, marks and deletes volume claims before the Tasks are looked at. May delay a Pod.
     ClaimPart(),
     # Creates the Service before. May delay the ConfigMap.
