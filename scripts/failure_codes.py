@@ -43,7 +43,8 @@ HEAD: Final = """\
 # Completion codes
 
 `completionStatus.code` and `.phrase` in the status show how an attempt of a Task or a Framework ended
-([introduction](failures-and-retries.md#how-an-attempt-ends)). The attributes decide about retries under `fancyRetryPolicy`:
+([introduction](failures-and-retries.md#how-an-attempt-ends)). The attributes decide about retries
+under `fancyRetryPolicy`:
 
 - A Transient failure is retried and not counted. If it is also Conflict, a Framework is retried after a delay.
 - A Permanent failure is not retried.

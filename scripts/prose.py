@@ -46,12 +46,6 @@ LINKED: Final = re.compile(r"\]\([^)\s]+\)")
 CODE: Final = re.compile(r"(`[^`]+`(, )?)*")
 # Pages from `make docs`: the cells are the texts of the CRD, of the configuration and of metrics.
 GENERATED: Final = frozenset({"reference.md", "failure-codes.md", "metrics.md"})
-# Pages with longer cells than that, until they are split.
-UNSPLIT: Final = frozenset({
-    "access.md", "architecture.md", "barrier.md", "configuration.md", "differences.md", "guarantees.md",
-    "high-availability.md", "history.md", "kueue.md", "lifecycle.md", "local-cluster.md", "operations.md",
-    "performance.md", "testing.md",
-})  # fmt: skip
 
 CODE_BLOCK: Final = re.compile(r"^( *)(```|~~~).*?(^ *\2|\Z)|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 # The heading of a section may be a question without its mark, and links refer to it.
@@ -185,7 +179,7 @@ def wide_lines(path: Path) -> Iterator[Finding]:
 
 def wide_cells(path: Path) -> Iterator[Finding]:
     """Cells of tables that are too long for their column. Lists of code, and addresses of links, do not count."""
-    if path.suffix != ".md" or path.name in GENERATED | UNSPLIT:
+    if path.suffix != ".md" or path.name in GENERATED:
         return
     for number, line in enumerate(CODE_BLOCK.sub(blanked_block, path.read_text()).splitlines(), 1):
         if line.lstrip().startswith("|"):

@@ -26,9 +26,9 @@ MEANING: Final = {
 HEAD: Final = """\
 # States
 
-The states of Frameworks and Tasks and all of their transitions ([introduction](write-a-framework.md#concepts), [rule of each
-transition](lifecycle.md)). "The object" is the ConfigMap of a FrameworkAttempt or the Pod of a TaskAttempt. States that
-are never observed are skipped.
+The states of Frameworks and Tasks and all of their transitions ([introduction](write-a-framework.md#concepts),
+[rule of each transition](lifecycle.md)). "The object" is the ConfigMap of a FrameworkAttempt or the Pod of a
+TaskAttempt. States that are never observed are skipped.
 """
 
 
