@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Final, Self
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.objects import CompanionRecord, claim_record, service_record
+from frameworkcontroller.api.objects import CompanionRecord, budget_record, claim_record, service_record
 from frameworkcontroller.api.podgroups import (
     IMMUTABLE_VERSION,
     coscheduling_podgroup_record,
@@ -75,6 +75,12 @@ class Kind(StrEnum):
     POD = "Pod", resources.PODS, names.POD_IDENTITY, None, True
     NODE = "Node", resources.NODES
     SERVICE = "Service", resources.SERVICES, names.SERVICE_IDENTITY, Companion(service_record)
+    DISRUPTION_BUDGET = (
+        "PodDisruptionBudget",
+        resources.PODDISRUPTIONBUDGETS,
+        names.SERVICE_IDENTITY,
+        Companion(budget_record, older_versions=("v1beta1",)),
+    )
     VOLUME_CLAIM = (
         "PersistentVolumeClaim",
         resources.PERSISTENTVOLUMECLAIMS,

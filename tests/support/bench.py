@@ -20,6 +20,7 @@ from frameworkcontroller.api.objects import (
     Framework,
     Identity,
     PodRecord,
+    budget_record,
     claim_record,
     configmap_record,
     pod_record,
@@ -128,6 +129,7 @@ class Bench:
         self.pods: dict[str, PodRecord] = {}
         self.services: dict[str, CompanionRecord] = {}
         self.claims: dict[str, ClaimRecord] = {}
+        self.budgets: dict[str, CompanionRecord] = {}
         self.groups: dict[tuple[Kind, str], CompanionRecord] = {}
         """PodGroups, by kind and name."""
         self.served = "v1beta1"
@@ -186,6 +188,8 @@ class Bench:
         self.looks += 1
         if kind in PODGROUPS:
             return self.not_listed or self.groups.get((kind, name))
+        if kind is Kind.DISRUPTION_BUDGET:
+            return self.not_listed or self.budgets.get(name)
         return self.not_listed or (self.claims if kind is Kind.VOLUME_CLAIM else self.services).get(name)
 
     def _list_claims(self, needed: bool) -> list[ClaimRecord] | NotListed:
@@ -389,6 +393,9 @@ class Bench:
         if body["kind"] == Kind.SERVICE:
             self.services[name] = service_record(body)
             return
+        if body["kind"] == Kind.DISRUPTION_BUDGET:
+            self.budgets[name] = budget_record(body)
+            return
         if body["kind"] == Kind.PODGROUP:
             group, _, version = body["apiVersion"].partition("/")
             kind = next((one for one in PODGROUPS if one.endswith(group)), Kind.PODGROUP)
@@ -413,7 +420,7 @@ class Bench:
             self.configmap = None
         elif any(of == name for _, of in self.groups):
             self.groups = {key: group for key, group in self.groups.items() if key[1] != name}
-        elif self.services.pop(name, None) is None and self.claims.pop(name, None) is None:
+        elif not any(of.pop(name, None) for of in (self.services, self.budgets, self.claims)):
             self.pods.pop(name, None)
             self.touch(name)
 
@@ -438,6 +445,8 @@ class Bench:
             self.tracker.agenda.look()
         elif name in self.services:
             drop(PARTS, self.tracker, Target(Kind.SERVICE, name), self.services[name].uid)
+        elif name in self.budgets:
+            drop(PARTS, self.tracker, Target(Kind.DISRUPTION_BUDGET, name), self.budgets[name].uid)
         elif found := [(kind, group.uid) for (kind, of), group in self.groups.items() if of == name]:
             ((kind, uid),) = found
             drop(PARTS, self.tracker, Target(kind, name, self.status.attempt.id), uid)
