@@ -21,7 +21,7 @@ from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.exchanges import Exchange, Gone, NotAttempted, Remains, Result, identify
 from frameworkcontroller.machine.kernel.holds import ObjectKey, Wait
 from frameworkcontroller.machine.kernel.manifests import framework_reference
-from frameworkcontroller.machine.kernel.model import Limits
+from frameworkcontroller.machine.kernel.model import Limits, NotListed
 from frameworkcontroller.machine.kernel.outcomes import (
     FAILURES_TO_STALL_WHILE_DELETED,
     Presence,
@@ -129,7 +129,7 @@ class CompanionPart(Part):
 
     def before(self, ctx: Context) -> None:
         """Change the objects of roles as the spec says, and delete those that it no longer asks for."""
-        framework, tracker = ctx.framework, ctx.tracker
+        framework = ctx.framework
         if framework.deleting or framework.invalid:
             return
         wanted = self._role_targets(framework)
@@ -138,9 +138,17 @@ class CompanionPart(Part):
             if found is not None and (not self.rests_on_status or _is_settled(ctx)):
                 _, change = self.content(self.role_spec(ctx, role))
                 ctx.act(Patch(target, found.uid, orjson.dumps({"spec": change}), found.resource_version))
-        for target in self._recorded(tracker.status):
-            if target not in wanted and _is_settled(ctx):
-                ctx.act(RemoveCompanion(target, framework.uid))
+        for target in self._recorded(ctx.tracker.status):
+            if target not in wanted:
+                self._remove(ctx, target)
+
+    def _remove(self, ctx: Context, target: Target) -> None:
+        # A list shows the version of the API that is served.
+        found = ctx.observed.find_companion(target.kind, target.name)
+        problem = found.problem if isinstance(found, NotListed) else ""
+        report_listing(ctx, target, problem, self.not_listed, self.needed_by)
+        if not isinstance(found, NotListed) and _is_settled(ctx):
+            ctx.act(RemoveCompanion(target, ctx.framework.uid))
 
     def _outdated(self, ctx: Context, target: Target, role: str) -> CompanionRecord | None:
         """The cached object of a role that is to be changed."""

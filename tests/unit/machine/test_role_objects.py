@@ -10,6 +10,7 @@ from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, Patch, carry_out
 from frameworkcontroller.machine.kernel.companionpart import RemoveCompanion
 from frameworkcontroller.machine.kernel.exchanges import Accepted, Exists, Gone, NotAttempted, Outdated, Remains
+from frameworkcontroller.machine.kernel.model import NotListed
 from frameworkcontroller.machine.kernel.requests import Answered, Get, Kind, Refusal, Refused, Remove, Target
 from tests.support.bench import UID, Bench, foreign, refused, role
 
@@ -222,6 +223,23 @@ def test_a_removal_that_the_spec_takes_back_is_followed_by_a_creation(
     bench.fold(removal, Gone())
     assert soon(bench, Create).target == Target(kind, "f-a")
     assert bench.status.role_objects == [f"{kind}/f-a"]
+
+
+@each
+def test_a_removal_waits_for_a_list(kind: Kind, make: Any, without: dict[str, Any]) -> None:
+    """It shows which version of the API is served."""
+    bench: Bench = make()
+    run_all(bench)
+    settled(bench)
+    bench.edit(**without)
+    bench.not_listed = NotListed("403: no")
+    bench.idle()
+    bench.idle()
+    assert bench.stall()[0].endswith("NotListed")
+    bench.not_listed = None
+    bench.fold(soon(bench, RemoveCompanion), Gone())
+    bench.plan()
+    assert bench.stall() == ("", "")
 
 
 @each
