@@ -50,6 +50,7 @@ _COUNTED: Final = (Kind.FRAMEWORK, Kind.WORKLOAD, *PODGROUPS)
 """Kinds with a generation, and a status that only its subresource writes."""
 _DEPENDENTS: Final = (
     (Kind.SERVICE, Kind.FRAMEWORK, ()),
+    (Kind.DISRUPTION_BUDGET, Kind.FRAMEWORK, ()),
     (Kind.VOLUME_CLAIM, Kind.FRAMEWORK, ()),
     (Kind.POD, Kind.CONFIGMAP, ()),
     *((kind, Kind.CONFIGMAP, ()) for kind in PODGROUPS),

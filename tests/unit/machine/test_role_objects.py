@@ -358,6 +358,14 @@ def test_the_minimum_changes_only_once_the_count_is_persisted() -> None:
     ]
 
 
+def test_a_new_count_wakes_the_plan_that_changes_the_minimum() -> None:
+    bench = accepted(budgeted(1, 0))
+    bench.all_pods()
+    ready(bench, "f-a-0")
+    assert bench.tracker.is_busy
+    assert isinstance(bench.only(bench.plan()), Patch)
+
+
 def test_the_minimum_falls_once_the_deletion_of_leaving_pods_is_requested() -> None:
     bench = accepted(budgeted(3, 1))
     run_all(bench)

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import Framework, PodRecord, budget_content
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatus, TaskStatus
+from frameworkcontroller.machine.kernel.agenda import PERSISTED
 from frameworkcontroller.machine.kernel.companionpart import CompanionPart
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.model import Urgency
@@ -105,6 +106,7 @@ class BudgetState(PartState):
             urgency = Urgency.SHOWN if count > role.budgeted_task_count else Urgency.SOON
             role.budgeted_task_count = count
             tracker.change(None, urgency, of_attempt=False)
+            tracker.agenda.look(None, PERSISTED)
 
 
 class BudgetPart(CompanionPart):
