@@ -30,6 +30,7 @@ CONTRACT: Final = {
     -230: "A rescale removed the Task.",
     -240: "A user set `suspend: true`.",
     -241: "Kueue evicted the Framework, or the running Pods differ from its admission.",
+    -242: "The Pod template of its role has changed, and `updateStrategy.type` is `RollingUpdate`.",
     -250: "All attempts together were active for longer than `activeDeadlineSeconds`.",
     -252: "`progress.deadlineSeconds` passed without progress, or `startDeadlineSeconds` without a first report.",
     -260: "The Pod did not run within `preRunningDeadlineSeconds` after its creation.",
@@ -51,8 +52,8 @@ decide about retries under `fancyRetryPolicy`:
 - A Permanent failure is not retried.
 - Any other failure counts against `maxRetryCount`.
 
-Codes -210, -220, -230 and -250 are never retried. -240, -241 and -261 are always retried, without a count or delay:
-once the Framework is resumed, Kueue admits it again, or at once.
+Codes -210, -220, -230 and -250 are never retried. -240, -241, -242 and -261 are always retried, without a count or
+delay: once the Framework is resumed, Kueue admits it again, or at once.
 
 A failed Pod is classified in this order; the first match wins:
 

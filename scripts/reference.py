@@ -13,7 +13,7 @@ import yaml
 
 from frameworkcontroller.api import hostlists, names
 from frameworkcontroller.api.codec import ADDED, COMPRESSION_THRESHOLD_BYTES
-from frameworkcontroller.api.fields import Time
+from frameworkcontroller.api.fields import Interned, Time
 from frameworkcontroller.api.status import AvoidedNode, RetryPolicyStatus, TaskAttemptStatus, TaskStatus
 from frameworkcontroller.machine.kernel.reasons import EventPolicy
 from frameworkcontroller.machine.parts import REASONS
@@ -114,7 +114,9 @@ AVOIDED_NODES: Final = {
 }
 """The last fields of a Task's status."""
 
-TYPES: Final = {int: "integer", str: "string", bool: "boolean", Time: "time", tuple[AvoidedNode, ...]: "list"}
+TYPES: Final = {
+    int: "integer", str: "string", Interned: "string", bool: "boolean", Time: "time", tuple[AvoidedNode, ...]: "list",
+}  # fmt: skip
 
 TASKS: Final = f"""
 ### One of taskStatuses
@@ -146,6 +148,16 @@ CONDITION: Final[tuple[tuple[str, str], ...]] = (
         "`QuotaReserved`, `Admitted`",
         "Kueue has reserved quota for it, and has admitted it; reason and message are Kueue's until then. Absent "
         "without a queue",
+    ),
+    (
+        "`Available`",
+        "each TaskRole with `readyTaskCount` has at least `taskNumber` minus `maxUnavailable` ready Tasks (without "
+        "RollingUpdate all), and at least one. Absent without such a TaskRole",
+    ),
+    (
+        "`Updated`",
+        "all Tasks of TaskRoles with RollingUpdate, from `partition` on, have the template of the spec, and were ready "
+        "with it. Absent without such a TaskRole",
     ),
     (
         "`ProgressUnavailable`",
@@ -246,6 +258,8 @@ A claim of `volumeClaimTemplates` has the labels `{names.FRAMEWORK_NAME}`, `{nam
 annotation `{names.WHEN_SCALED}`: the policy that counts when its Task leaves. With `whenDeleted: Delete`, the
 Framework owns it.
 
+With `updateStrategy.type: RollingUpdate`, a Pod has the label `{names.TEMPLATE_HASH}`: the hash of its template.
+
 The rest of the Pod is the template of its TaskRole, [with a few changes](manual.md#what-is-put-into-a-pod).
 
 ## Invalid input
@@ -314,6 +328,8 @@ def described(text: str) -> str:
 
 def kind(schema: Mapping[str, Any]) -> str:
     """The type of a field."""
+    if schema.get("x-kubernetes-int-or-string"):
+        return "integer or string"
     told = "time" if schema.get("format") == "date-time" else str(schema["type"])
     if told == "array":
         items = str(schema["items"]["type"])

@@ -206,11 +206,17 @@ def _encode_roles(framework: str, roles: list[TaskRoleStatus]) -> bytes:
                 "instanceUID": role.instance_uid,
                 "podGracefulDeletionTimeoutSec": role.pod_graceful_deletion_timeout_sec,
                 **_added(role),
+                **_counts(role),
                 "taskStatuses": [orjson.Fragment(encode_task(framework, role.name, task)) for task in role.tasks],
             }
             for role in roles
         ]
     )
+
+
+def _counts(role: TaskRoleStatus) -> dict[str, int]:
+    found = {"readyTaskCount": role.ready_task_count, "updatedTaskCount": role.updated_task_count}
+    return {key: count for key, count in found.items() if count is not None}
 
 
 def encode_task(framework: str, role: str, task: TaskStatus) -> bytes:

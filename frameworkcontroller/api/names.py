@@ -173,6 +173,9 @@ TOKEN_FILE = "token"  # noqa: S105 - a name
 """The volume of Pods that report progress or see a notice, where it is mounted, and the token in it. A template that
 has one of both gets them with a number at the end. The other files are keys of the ConfigMap."""
 
+TEMPLATE_HASH = f"{GROUP}/template-hash"
+"""Label of the Pods of a role with RollingUpdate: the hash of the template that the Pod was created from."""
+
 LAST_CHECKPOINT = f"{GROUP}/last-checkpoint-time"
 """Annotation of the Workload and the PodGroups of an attempt, for schedulers that choose whom to preempt."""
 

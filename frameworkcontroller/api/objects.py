@@ -191,6 +191,10 @@ class PodRecord(_OwnedRecord):
     """The runs with a log, init containers last; empty unless decoded with them."""
     scheduled_time: int | None = None
     """When it got its node, by the clock of the scheduler."""
+    ready_time: int | None = None
+    """When it became ready, by the clock of its kubelet; None while it is not."""
+    template_hash: str = ""
+    """The hash of the template that it was created from, "" if its role had no RollingUpdate."""
 
     @property
     def inputs(self) -> tuple[object, ...]:
@@ -365,7 +369,7 @@ def pod_record(body: Mapping[str, Any], *, runs: bool = False) -> PodRecord:
             for listed in ("initContainerStatuses", "containerStatuses")
             for item in status.get(listed) or ()
         )
-    conditions, disruption, ready, scheduled = _conditions(
+    conditions, disruption, ready, ready_time, scheduled = _conditions(
         status, whole=phase in ENDED_PHASES or "deletionTimestamp" in metadata
     )
     return PodRecord(
@@ -387,6 +391,8 @@ def pod_record(body: Mapping[str, Any], *, runs: bool = False) -> PodRecord:
         trouble=None if phase in ENDED_PHASES else trouble_of(spec, status),
         runs=_runs(spec, status, ended=phase in ENDED_PHASES) if runs and spec.get("nodeName") else (),
         scheduled_time=scheduled,
+        ready_time=ready_time,
+        template_hash=sys.intern(fields.text(metadata.get("labels") or {}, names.TEMPLATE_HASH)),
     )
 
 
@@ -583,18 +589,19 @@ def owned_fields(metadata: Mapping[str, Any], wanted: tuple[str, ...]) -> tuple[
 
 def _conditions(
     status: Mapping[str, Any], *, whole: bool
-) -> tuple[tuple[PodCondition, ...], Disruption | None, bool, int | None]:
-    """The conditions to keep, why Kubernetes deletes the Pod, whether it is ready, and when it was scheduled.
+) -> tuple[tuple[PodCondition, ...], Disruption | None, bool, int | None, int | None]:
+    """The conditions to keep, why Kubernetes deletes the Pod, whether it is ready, since when, and when it got a node.
 
     One pass, as Pods are many.
     """
     kept: list[tuple[str, str, str]] = []
     disrupted: Mapping[str, Any] | None = None
-    ready, scheduled = False, None
+    ready, ready_time, scheduled = False, None, None
     for item in status.get("conditions") or ():
         kind = item.get("type")
         if kind == "Ready":
-            ready = ready or item.get("status") == "True"
+            if item.get("status") == "True":
+                ready, ready_time = True, fields.maybe_time(item, "lastTransitionTime")
         elif kind == "PodScheduled" and item.get("status") == "True":
             scheduled = fields.maybe_time(item, "lastTransitionTime")
         elif kind == DISRUPTION_TARGET and disrupted is None and item.get("status") == "True":
@@ -605,6 +612,7 @@ def _conditions(
         _made_conditions(tuple(kept)) if kept else (),
         None if disrupted is None else _disruption(disrupted),
         ready,
+        ready_time,
         scheduled,
     )
 

@@ -6,18 +6,22 @@ a permanently failed job. Null means the default, because clients send it.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
+import orjson
 from pydantic import (
     AfterValidator,
     BeforeValidator,
     ConfigDict,
     Field,
+    PlainValidator,
     StringConstraints,
     ValidationError,
     model_validator,
@@ -273,6 +277,12 @@ class TaskSpec(_SpecModel):
     pod: Packed = Packed({})
 
     @cached_property
+    def template_hash(self) -> str:
+        """Hash of ``pod``, whose placeholders are not replaced: no rescale changes it, and no order of keys."""
+        text = orjson.dumps(self.pod.decoded(), option=orjson.OPT_SORT_KEYS)
+        return hashlib.blake2b(text, digest_size=8).hexdigest()
+
+    @cached_property
     def has_own_hostname(self) -> bool:
         """Whether the template sets the hostname or subdomain of the Pods, which then stay as they are."""
         return bool(self.in_spec("hostname") or self.in_spec("subdomain"))
@@ -330,8 +340,55 @@ class DisruptionBudget(_SpecModel):
     max_unavailable: Annotated[int, Field(ge=0, le=INT32_MAX)]
 
 
+class UpdateType(StrEnum):
+    """When Tasks get a changed template: with their next attempt, or a few at a time, whose attempts end for it."""
+
+    ON_DELETE = "OnDelete"
+    ROLLING_UPDATE = "RollingUpdate"
+
+
+_PERCENTAGE: Final = re.compile(r"([1-9][0-9]?|100)%")
+
+
+def _number_or_percentage(value: Any) -> int | str:
+    is_number = type(value) is int and 1 <= value <= INT32_MAX
+    if not (is_number or (isinstance(value, str) and _PERCENTAGE.fullmatch(value))):
+        raise ProblemError(Problem((), "must be a number from 1 on, or a percentage from 1% to 100%", value))
+    found: int | str = value
+    return found
+
+
+class RollingUpdate(_SpecModel):
+    """``max_unavailable``: of the role's Tasks, as a number or a percentage. ``partition``: the first updated index."""
+
+    max_unavailable: Annotated[int | str, PlainValidator(_number_or_percentage, json_schema_input_type=int | str)] = 1
+    partition: Annotated[int, Field(ge=0, le=INT32_MAX)] = 0
+
+    def limit(self, task_number: int) -> int:
+        """The number of Tasks that may be unavailable. A percentage is rounded down, and at least 1."""
+        if isinstance(self.max_unavailable, int):
+            return self.max_unavailable
+        return max(1, task_number * int(self.max_unavailable[:-1]) // 100)
+
+
+class UpdateStrategy(_SpecModel):
+    """How a changed template reaches the Tasks of a role."""
+
+    type: Annotated[UpdateType, Field(strict=False)] = UpdateType.ON_DELETE
+    rolling_update: RollingUpdate | None = None
+
+    @model_validator(mode="after")
+    def _fits_its_type(self) -> UpdateStrategy:
+        if self.rolling_update is not None and self.type is not UpdateType.ROLLING_UPDATE:
+            raise ProblemError(Problem(("rollingUpdate",), f"must only be set with type {UpdateType.ROLLING_UPDATE}"))
+        return self
+
+
 class TaskRoleSpec(_SpecModel):
-    """A group of equal Tasks. ``depends_on``: must hold once before an attempt's first Pod is created."""
+    """A group of equal Tasks. ``depends_on``: must hold once before an attempt's first Pod is created.
+
+    ``min_ready_seconds``: how long the Pod of a Task has to be ready for the Task to be available.
+    """
 
     name: Annotated[str, StringConstraints(pattern=names.NAME_PATTERN)]
     task_number: Annotated[int, Field(ge=0, le=MAX_TASK_NUMBER)] = 1
@@ -342,7 +399,20 @@ class TaskRoleSpec(_SpecModel):
     ] = ()
     persistent_volume_claim_retention_policy: ClaimRetentionPolicy = ClaimRetentionPolicy()
     disruption_budget: DisruptionBudget | None = None
+    update_strategy: UpdateStrategy = UpdateStrategy()
+    min_ready_seconds: Annotated[int, Field(ge=0, le=INT32_MAX)] = 0
     task: TaskSpec = TaskSpec()
+
+    @property
+    def rolling_update(self) -> RollingUpdate | None:
+        """How attempts end for a changed template, None if they do not."""
+        strategy = self.update_strategy
+        return None if strategy.type is UpdateType.ON_DELETE else strategy.rolling_update or RollingUpdate()
+
+    @property
+    def counts_ready(self) -> bool:
+        """Whether a field of the role needs the number of its ready Tasks, which the status then shows."""
+        return self.rolling_update is not None or self.min_ready_seconds > 0
 
     @model_validator(mode="after")
     def _claim_names_are_unique(self) -> TaskRoleSpec:
@@ -642,6 +712,17 @@ class FrameworkSpec(_SpecModel):
                     raise ProblemError(Problem((*path, "spec", "schedulerName"), text, scheduler))
         return self
 
+    @model_validator(mode="after")
+    def _gangs_are_not_rolled(self) -> FrameworkSpec:
+        if self.scheduling is None or self.scheduling.scheduling_policy.gang is None:
+            return self
+        for position, role in enumerate(self.task_roles):
+            if role.rolling_update is not None:
+                path = ("taskRoles", position, "updateStrategy", "type")
+                text = f"{_NOT_WITH}spec.scheduling.schedulingPolicy.gang: a gang is placed as a whole"
+                raise ProblemError(Problem(path, text, role.update_strategy.type.value))
+        return self
+
     def group_of(self, framework: str, role: TaskRoleSpec) -> str:
         """The name of the PodGroup of the role's Pods, for a Framework of that name.
 
@@ -730,6 +811,11 @@ class FrameworkSpec(_SpecModel):
     def dependents(self) -> tuple[TaskRoleSpec, ...]:
         """The roles that depend on others."""
         return tuple(role for role in self.task_roles if role.depends_on)
+
+    @cached_property
+    def ready_roles(self) -> tuple[TaskRoleSpec, ...]:
+        """The roles whose ready Tasks are counted."""
+        return tuple(role for role in self.task_roles if role.counts_ready)
 
     @cached_property
     def task_count(self) -> int:

@@ -93,6 +93,11 @@ class TaskAttemptStatus:
     pod_host_ip: Interned | None = None
     completion_status: CompletionStatus | None = None
     scheduled_time: Time | None = added("When the Pod got its node. Absent without a history.", default=None)
+    template_hash: Interned = added(
+        "Hash of the Pod template that the Pod was created from. Absent before the Pod was seen, and without "
+        "`updateStrategy.type: RollingUpdate`.",
+        default="",
+    )
 
 
 # Compared by identity, because members of the tracker's sets change.
@@ -138,6 +143,8 @@ class TaskRoleStatus:
     it drops the role.
     ``started``: whether the dependencies of a role that has some held once in this attempt.
     ``budgeted_task_count``: the Tasks that its disruption budget counts.
+    ``ready_task_count``, ``updated_task_count``: Tasks that are available, and Tasks with the template of the spec.
+    None if the role does not have them counted. No decision reads them, and an older CRD may drop them.
     """
 
     name: str
@@ -147,6 +154,8 @@ class TaskRoleStatus:
     pod_force_deletion_policy: str | None = added("", default=None)
     started: bool = added("", default=False)
     budgeted_task_count: int = added("", default=0)
+    ready_task_count: int | None = None
+    updated_task_count: int | None = None
 
 
 @dataclass(slots=True)

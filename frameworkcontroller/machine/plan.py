@@ -117,6 +117,8 @@ def _observe_generation(ctx: Context) -> None:
         tracker.life.templates.clear()
         for part in PARTS.observe_generation:
             part.observe_generation(ctx)
+        if not ctx.framework.invalid:
+            tracker.process.spec = ctx.framework.spec
         tracker.process.mistake = "" if ctx.framework.invalid else mistake_in(ctx.framework.spec)
         if tracker.process.mistake and ctx.status.observed_generation != generation:
             ctx.record(LifeReason.LIKELY_MISTAKE, tracker.process.mistake, warning=True)

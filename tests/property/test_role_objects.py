@@ -103,7 +103,7 @@ def _service(port: int) -> dict[str, Any]:
 
 def _is_ready(pod: dict[str, Any]) -> bool:
     conditions = pod["status"].get("conditions") or ()
-    return not is_deleting(pod) and any(one == {"type": "Ready", "status": "True"} for one in conditions)
+    return not is_deleting(pod) and any((one["type"], one["status"]) == ("Ready", "True") for one in conditions)
 
 
 @given(first=st.integers(0, 12), operations=OPERATIONS)

@@ -41,7 +41,7 @@ ROLE_OBJECTS: Final = (Kind.SERVICE, Kind.DISRUPTION_BUDGET)
 
 _OVER: Final = (State.ATTEMPT_COMPLETED, State.COMPLETED)
 _NEVER_RETRIED: Final = (-210, -220, -230, -250)
-_ALWAYS_RETRIED: Final = (-240, -241, -261)
+_ALWAYS_RETRIED: Final = (-240, -241, -242, -261)
 _DISRUPTED: Final = range(-1012, -1007)
 _EARLY_SEC: Final = 30
 """Time in which a disruption counts, too."""
@@ -393,7 +393,11 @@ class Guarantees:
         for pod in self.world.objects[Kind.POD].values():
             role = mark_of(pod, names.TASKROLE_UID)
             conditions = pod["status"].get("conditions") or ()
-            if role and not is_deleting(pod) and any(one == {"type": "Ready", "status": "True"} for one in conditions):
+            if (
+                role
+                and not is_deleting(pod)
+                and any((one["type"], one["status"]) == ("Ready", "True") for one in conditions)
+            ):
                 found[role] = found.get(role, 0) + 1
         for role, count in found.items():
             self._most_ready[role] = max(count, self._most_ready.get(role, 0))

@@ -629,8 +629,11 @@ class World:
         if phase in _TERMINAL:
             ready = False
         if ready is not None:
+            before = next((one for one in status.get("conditions", ()) if one["type"] == "Ready"), None)
             others = [one for one in status.get("conditions", ()) if one["type"] != "Ready"]
-            status["conditions"] = [*others, {"type": "Ready", "status": str(ready)}]
+            if before is None or before["status"] != str(ready):
+                before = {"type": "Ready", "status": str(ready), "lastTransitionTime": format_time(int(self.now))}
+            status["conditions"] = [*others, before]
         if phase in _TERMINAL:
             ended = {"exitCode": exit_code, "reason": "Error" if exit_code else "Completed"}
             ended["finishedAt"] = format_time(int(self.now))

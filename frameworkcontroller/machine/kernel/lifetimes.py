@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import ConfigMapRecord, PodRecord, PodTrouble
+from frameworkcontroller.api.spec import FrameworkSpec
 from frameworkcontroller.api.status import TaskStatus
 from frameworkcontroller.machine.kernel.agenda import TaskKey
 from frameworkcontroller.machine.kernel.manifests import PodTemplate
@@ -53,6 +54,8 @@ class ProcessLife:
 
     generation: int | None = None
     """Generation of the spec in the last plan."""
+    spec: FrameworkSpec | None = None
+    """The last valid one in a plan; None before, and once the Framework is completed."""
     mistake: str = ""
     """A likely mistake in that spec."""
     last_stall: Reason | None = None

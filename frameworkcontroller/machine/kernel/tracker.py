@@ -373,6 +373,7 @@ class Tracker:
         """Take the in-memory state of the previous tracker of the Framework."""
         self._completions = before._completions
         self.absence.late = before.absence.late
+        self.process.spec = before.process.spec
         self.expectations = before.expectations.successor()
         for kind, old in before._parts.items():
             if (kept := old.successor(self, before)) is not None:

@@ -17,6 +17,7 @@ from frameworkcontroller.machine.parts.logs.podlogs import LogPart
 from frameworkcontroller.machine.parts.nodes.nodeavoidance import NodePart
 from frameworkcontroller.machine.parts.notice.checkpointnotice import NoticePart
 from frameworkcontroller.machine.parts.progress.reportedprogress import ProgressPart
+from frameworkcontroller.machine.parts.rollout.rollingupdate import RolloutPart
 from frameworkcontroller.machine.parts.service.hostservice import ServicePart
 
 PARTS: Final = Parts(
@@ -34,6 +35,8 @@ PARTS: Final = Parts(
     GangPart(),
     # Keeps Pods off nodes on which their Task has failed. May end the attempt of a Task whose Pod then fits nowhere.
     NodePart(),
+    # Counts ready Tasks. Ends attempts of Tasks whose Pod template has changed, a few at a time.
+    RolloutPart(),
     # Enters the queue, takes and releases quota before. May delay the whole attempt and a Pod, and end the attempt.
     KueuePart(),
     # Reads the attempt's progress live after a deadline without any. May end the attempt.
