@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any, Final
 
 from frameworkcontroller.local.apiserver import builtin_resources
@@ -31,6 +31,7 @@ class ServiceProxy:
         self._changed = asyncio.Event()
         self._servers: dict[_Port, asyncio.Server | None] = {}
         """None for a port that cannot be listened on."""
+        self._clients: set[asyncio.StreamWriter] = set()
         self._turn = 0
 
     async def run(self) -> None:
@@ -44,6 +45,8 @@ class ServiceProxy:
         finally:
             unobserve()
             await self._listen(set())
+            for writer in self._clients:
+                writer.transport.abort()
 
     def _observe(self, change: Change) -> None:
         if change.record.resource == _SERVICES:
@@ -68,12 +71,15 @@ class ServiceProxy:
             return None
 
     async def _serve(self, port: _Port, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._clients.add(writer)
         try:
             if (pod := await self._connect(port)) is not None:
-                await asyncio.gather(_pump(reader, pod[1]), _pump(pod[0], writer))
+                with closing(pod[1]):
+                    await asyncio.gather(_pump(reader, pod[1]), _pump(pod[0], writer))
         finally:
-            # Without a ready Pod, the connection is closed at once.
+            # Without a ready Pod, at once.
             writer.close()
+            self._clients.discard(writer)
 
     async def _connect(self, port: _Port) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
         self._turn += 1
