@@ -1,7 +1,7 @@
 """Histories of a Framework whose role has a Service and a disruption budget, under rescale, evictions and crashes.
 
 By the rules of tests/support/guarantees.py: an object is recorded before it is created, and deleted only once no spec
-asks for it; a minimum is that of a stored count, which follows the Tasks that were ready and are not over.
+asks for it; a minimum follows a stored count of the Tasks that were ready and are not over.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class CompanionPart(Part):
         raise NotImplementedError
 
     def content(self, spec: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-        """What is compared and changed in the object of a role: as in the record of its kind, and as a patch."""
+        """The fields that are compared and changed in the object of a role, as its record has them and as a patch."""
         raise NotImplementedError
 
     def is_off(self, framework: Framework, tracker: Tracker, limits: Limits) -> bool:

@@ -84,7 +84,7 @@ def test_the_service_of_a_role_precedes_the_first_attempt() -> None:
     assert [one.target.kind for one in bench.plan().actions] == [Kind.CONFIGMAP]
 
 
-def test_it_stands_beside_the_headless_service() -> None:
+def test_it_is_created_with_the_headless_service() -> None:
     bench = accepted(network=addressed(enableDNSHostnames=True))
     assert [one.target.name for one in bench.plan().actions] == ["f", "f-a"]
 
@@ -117,7 +117,7 @@ def test_ports_that_another_client_has_changed_are_restored() -> None:
     bench.idle()
 
 
-def test_what_the_api_server_fills_in_is_no_change() -> None:
+def test_fields_of_the_api_server_are_no_change() -> None:
     bench = accepted(network=addressed({"port": 80}))
     run_all(bench)
     bench.bodies["f-a"]["spec"] |= {
@@ -327,7 +327,7 @@ def test_the_minimum_rises_as_pods_become_ready() -> None:
         settled(bench)
         seen.append((bench.status.attempt.roles[0].budgeted_task_count, minimum(bench)))
     assert seen == [(1, 0), (2, 1), (3, 2)]
-    # A Pod that is not ready any longer is what the budget is for.
+    # The budget counts a Pod that is no longer ready.
     ready(bench, "f-a-1", is_ready=False)
     assert settled(bench) == []
     assert minimum(bench) == 2
@@ -404,7 +404,7 @@ def test_tasks_that_have_completed_no_longer_count() -> None:
     assert minimum_after(bench) == 2
 
 
-def test_the_next_attempt_counts_anew() -> None:
+def test_the_next_attempt_counts_from_zero() -> None:
     bench = accepted(budgeted(2, 0, failed=1), retryPolicy={"maxRetryCount": 1})
     run_all(bench)
     settled(bench)

@@ -3,7 +3,7 @@
 Source: docs/lifecycle.md, "Disruption budgets". Kubernetes needs the controller of the Pods to have a /scale for
 maxUnavailable and percentages, and theirs is a ConfigMap. So the budget has an integer minAvailable: the Tasks that it
 counts less maxUnavailable. The count is persisted before the budget is changed. It rises once Pods are ready, and falls
-once the deletion of those that leave is requested: an eviction is refused rather than permitted for too long.
+once the deletion of leaving Pods is requested: too many evictions are refused rather than permitted.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The part of ``spec.network``: Services, which precede the first attempt and go with the Framework.
 
-The headless one gives the Pods their host names. Those of ``services`` have an address for the ready Pods of a role.
+The headless one gives the Pods their host names. Each entry of ``services`` has an address for the ready Pods of a role.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ServicePart(CompanionPart):
         }
 
     def role_spec(self, ctx: Context, role: str) -> Mapping[str, Any]:
-        """The spec of the Service of a role. Names of Pods are those of their attempt, so the labels suffice."""
+        """The spec of the Service of a role. No two attempts have Pods at the same time, so the labels suffice."""
         ports = next(service.ports for service in ctx.framework.spec.services if service.task_role == role)
         return {
             "ports": [_port(one) for one in ports],
