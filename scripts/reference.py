@@ -276,7 +276,7 @@ BAD_INPUT: Final[tuple[tuple[str, str], ...]] = (
         "the API server refuses it and names field and value",
     ),
     (
-        "an entry of `network.services` for an unknown TaskRole or twice for one, a port that is there twice or lacks a "
+        "an entry of `network.services` for an unknown TaskRole or twice for one, a port that is there twice or has no "
         "name, or a name of a Service that is too long, starts with a digit or equals `subdomain`",
         "`Stalled`, `InvalidSpec`, which names field and value, before anything is created",
     ),

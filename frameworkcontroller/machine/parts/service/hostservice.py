@@ -1,6 +1,6 @@
 """The part of ``spec.network``: Services, which precede the first attempt and go with the Framework.
 
-The headless one gives the Pods their host names. Each entry of ``services`` has an address for the ready Pods of a role.
+The headless one gives the Pods their host names. Each entry of ``services`` has an address, for ready Pods of a role.
 """
 
 from __future__ import annotations
