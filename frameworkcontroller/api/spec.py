@@ -783,6 +783,11 @@ class FrameworkSpec(_SpecModel):
         return () if self.network is None else self.network.services
 
     @cached_property
+    def service_ports(self) -> dict[str, tuple[ServicePort, ...]]:
+        """By role with a Service, its ports."""
+        return {one.task_role: one.ports for one in self.services}
+
+    @cached_property
     def budgets(self) -> dict[str, int]:
         """By role with a disruption budget, how many of its Tasks may be unavailable."""
         return {one.name: one.disruption_budget.max_unavailable for one in self.task_roles if one.disruption_budget}

@@ -58,7 +58,7 @@ class ServicePart(CompanionPart):
         return framework.spec.subdomain(framework.name) if framework.spec.has_hostnames else ""
 
     def roles(self, framework: Framework) -> Iterator[str]:
-        return (service.task_role for service in framework.spec.services)
+        return iter(framework.spec.service_ports)
 
     def spec(self, framework: Framework) -> Mapping[str, Any]:
         """The spec of the headless Service. It needs no ports to give Pods their host names."""
@@ -71,9 +71,8 @@ class ServicePart(CompanionPart):
 
     def role_spec(self, ctx: Context, role: str) -> Mapping[str, Any]:
         """The spec of the Service of a role. No two attempts have Pods at the same time, so the labels suffice."""
-        ports = next(service.ports for service in ctx.framework.spec.services if service.task_role == role)
         return {
-            "ports": [_port(one) for one in ports],
+            "ports": [_port(one) for one in ctx.framework.spec.service_ports[role]],
             "selector": {names.FRAMEWORK_NAME: ctx.framework.name, names.TASKROLE_NAME: role},
         }
 
