@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets on a local cluster: what kubectl shows of them, and drains and evictions that they refuse."""
+"""PodDisruptionBudgets on a local cluster: the output of kubectl, and drains and evictions that they refuse."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
