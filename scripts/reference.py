@@ -245,9 +245,10 @@ The host lists of one template may have {hostlists.MAX_BYTES:,} bytes together, 
 """
 
 NETWORK: Final = """
-With `network`, the Framework also owns a headless Service, named as `subdomain` says. If the spec has `network` or
-`coordinator`, these [placeholders](write-a-framework.md#what-is-put-into-a-pod) count, too; a running Pod keeps its
-values:
+With `network`, the Framework also owns a headless Service, named as `subdomain` says; for each entry of
+`network.services` a Service, and for each TaskRole with `disruptionBudget` a PodDisruptionBudget, both named
+FRAMEWORK-TASKROLE. If the spec has `network` or `coordinator`, these
+[placeholders](write-a-framework.md#what-is-put-into-a-pod) count, too; a running Pod keeps its values:
 
 | placeholder | value |
 |---|---|
@@ -273,6 +274,11 @@ BAD_INPUT: Final[tuple[tuple[str, str], ...]] = (
     (
         "a field of the spec that is out of its bounds, or two TaskRoles of one name",
         "the API server refuses it and names field and value",
+    ),
+    (
+        "an entry of `network.services` for an unknown TaskRole or twice for one, a port that is there twice or has no "
+        "name, or a name of a Service that is too long, starts with a digit or equals `subdomain`",
+        "`Stalled`, `InvalidSpec`, which names field and value, before anything is created",
     ),
     (
         "two claims of one name in a TaskRole",

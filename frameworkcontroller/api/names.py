@@ -75,6 +75,15 @@ SERVICE_PATTERN = r"^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$"
 LABEL_PATTERN = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 """Pattern of the names of volumes."""
 
+PORT_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+"""Pattern of the names of a Service's ports."""
+
+APP_PROTOCOL_PATTERN = (
+    r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*/)?"
+    r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$"
+)
+"""Pattern of the protocol of an application."""
+
 SUBDOMAIN_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 """Pattern of the names of most objects."""
 
@@ -92,6 +101,9 @@ RULES = {
     "first or last",
     SUBDOMAIN_PATTERN: "must be the name of an object: lower case letters, digits, dashes and dots, none of these "
     "two at an end",
+    PORT_PATTERN: "must be the name of a port: lower case letters, digits and dashes, at most 63 of them, no dash "
+    "first or last",
+    APP_PROTOCOL_PATTERN: "must be the name of a protocol, such as http or kubernetes.io/h2c",
     LABEL_KEY_PATTERN: "must be the key of a label, such as topology.kubernetes.io/zone",
 }
 """The patterns in words, for error messages."""
@@ -179,6 +191,8 @@ SNAPSHOT_MARK = "ObjectSnapshot: "
 _NAME = re.compile(NAME_PATTERN)
 _SERVICE = re.compile(SERVICE_PATTERN)
 _LABEL = re.compile(LABEL_PATTERN)
+_MAX_PORT_NAME = 15
+_PORT = re.compile(r"(?=.*[a-z])(?!.*--)[a-z0-9]([-a-z0-9]{0,13}[a-z0-9])?")
 
 
 def is_valid_name(name: str) -> bool:
@@ -189,6 +203,11 @@ def is_valid_name(name: str) -> bool:
 def is_valid_service(name: str) -> bool:
     """Whether ``name`` is a valid name of Services."""
     return _SERVICE.fullmatch(name) is not None
+
+
+def is_port_name(name: str) -> bool:
+    """Whether ``name`` is a valid name of a container's port."""
+    return len(name) <= _MAX_PORT_NAME and _PORT.fullmatch(name) is not None
 
 
 def is_label(name: str) -> bool:
@@ -219,6 +238,11 @@ def scaler_name(framework: str, role: str) -> str:
 def pod_name(framework: str, role: str, index: int) -> str:
     """Name of the Pod of Task ``index`` of ``role``: the same for all attempts, which ensures C1."""
     return f"{framework}-{role}-{index}"
+
+
+def role_object(framework: str, role: str) -> str:
+    """Name of the Service and of the disruption budget of a role. No two roles have the same one."""
+    return f"{framework}-{role}"
 
 
 def claim_name(claim: str, framework: str, role: str, index: int) -> str:

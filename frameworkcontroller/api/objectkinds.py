@@ -8,7 +8,13 @@ from enum import StrEnum
 from typing import Any, Final, Self
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.objects import CompanionRecord, claim_record, scaler_record, service_record
+from frameworkcontroller.api.objects import (
+    CompanionRecord,
+    budget_record,
+    claim_record,
+    scaler_record,
+    service_record,
+)
 from frameworkcontroller.api.podgroups import (
     IMMUTABLE_VERSION,
     coscheduling_podgroup_record,
@@ -82,6 +88,12 @@ class Kind(StrEnum):
         ROLE_SCALERS,
         names.SCALER_IDENTITY,
         Companion(scaler_record, older_versions=(), is_own=True),
+    )
+    DISRUPTION_BUDGET = (
+        "PodDisruptionBudget",
+        resources.PODDISRUPTIONBUDGETS,
+        names.SERVICE_IDENTITY,
+        Companion(budget_record, older_versions=("v1beta1",)),
     )
     VOLUME_CLAIM = (
         "PersistentVolumeClaim",

@@ -222,15 +222,19 @@ class PodRecord(_OwnedRecord):
 
 @dataclass(slots=True, frozen=True)
 class CompanionRecord(_OwnedRecord):
-    """An object with the label of a Framework, except ConfigMap and Pods. ``framework``: its controller, "" if none."""
+    """An object with the label of a Framework, except ConfigMap and Pods. ``framework``: its controller, "" if none.
+
+    ``content``: the fields of its spec that the controller changes, "" if it changes none.
+    """
 
     framework: str = ""
     kind: str = "Service"
+    content: str = ""
 
     @property
     def inputs(self) -> tuple[object, ...]:
         """The fields whose change is an event."""
-        return (self.identity,)
+        return self.identity, self.content
 
 
 @dataclass(slots=True, frozen=True)
@@ -424,22 +428,43 @@ def configmap_record(body: Mapping[str, Any]) -> ConfigMapRecord:
     return ConfigMapRecord(*owned, created, progress, names.CA_KEY in data, shown)
 
 
-def companion_decoder(kind: str, identity: tuple[str, ...]) -> Callable[[Mapping[str, Any]], CompanionRecord]:
-    """Return the decoder of objects that need only a name and an owner, a Framework.
+def companion_decoder(
+    kind: str, identity: tuple[str, ...], content: Callable[[Mapping[str, Any]], str]
+) -> Callable[[Mapping[str, Any]], CompanionRecord]:
+    """Return the decoder of objects that need only a name, an owner, a Framework, and content.
 
-    ``identity``: names of the identity annotations.
+    ``identity``: names of the identity annotations. ``content``: of a spec.
     """
 
     @decoder_of(kind)
     def decode(body: Mapping[str, Any]) -> CompanionRecord:
-        metadata = body["metadata"]
-        return CompanionRecord(*owned_fields(metadata, identity), framework=framework_in(metadata), kind=kind)
+        metadata, found = body["metadata"], content(body.get("spec") or {})
+        owned = owned_fields(metadata, identity)
+        return CompanionRecord(*owned, framework=framework_in(metadata), kind=kind, content=found)
 
     return decode
 
 
-service_record: Final = companion_decoder("Service", names.SERVICE_IDENTITY)
+def service_content(spec: Mapping[str, Any]) -> str:
+    """The ports in the spec of a Service, without fields that an API server adds."""
+    ports = spec.get("ports") or ()
+    return "; ".join(
+        f"{port.get('name') or ''} {port['port']} {port.get('targetPort') or port['port']} "
+        f"{port.get('protocol') or 'TCP'} {port.get('appProtocol') or ''}"
+        for port in ports
+    )
+
+
+def budget_content(spec: Mapping[str, Any]) -> str:
+    """The minimum in the spec of a PodDisruptionBudget."""
+    return str(spec.get("minAvailable"))
+
+
+service_record: Final = companion_decoder("Service", names.SERVICE_IDENTITY, service_content)
 """The record of a Service. Raises ObjectError if it is invalid."""
+
+budget_record: Final = companion_decoder("PodDisruptionBudget", names.SERVICE_IDENTITY, budget_content)
+"""The record of a PodDisruptionBudget. Raises ObjectError if it is invalid."""
 
 
 @decoder_of("FrameworkRoleScaler")

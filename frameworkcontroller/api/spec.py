@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 import orjson
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     ConfigDict,
     Field,
     PlainValidator,
@@ -64,6 +65,15 @@ MAX_LABEL_KEY = 317
 
 MAX_SUBDOMAIN = 253
 """Characters of a DNS subdomain, which names of objects are."""
+
+MAX_SERVICES = 100
+"""Roles with a Service of their own."""
+
+MAX_SERVICE_PORTS = 64
+"""For each Service."""
+
+MAX_BUDGETS = 100
+"""Roles with a disruption budget."""
 
 MAX_CLAIMS = 20
 """For each role. With a bound, API servers accept the rule that the templates are immutable."""
@@ -324,6 +334,12 @@ class ClaimRetentionPolicy(_SpecModel):
     when_scaled: Annotated[ClaimRetention, Field(strict=False)] = ClaimRetention.RETAIN
 
 
+class DisruptionBudget(_SpecModel):
+    """How many Tasks of a role evictions may make unavailable at a time."""
+
+    max_unavailable: Annotated[int, Field(ge=0, le=INT32_MAX)]
+
+
 class UpdateType(StrEnum):
     """When Tasks get a changed template: with their next attempt, or a few at a time, whose attempts end for it."""
 
@@ -400,6 +416,7 @@ class TaskRoleSpec(_SpecModel):
         tuple[ClaimTemplate, ...], Field(strict=False, max_length=MAX_CLAIMS, fail_fast=True)
     ] = ()
     persistent_volume_claim_retention_policy: ClaimRetentionPolicy = ClaimRetentionPolicy()
+    disruption_budget: DisruptionBudget | None = None
     update_strategy: UpdateStrategy = UpdateStrategy()
     min_ready_seconds: Annotated[int, Field(ge=0, le=INT32_MAX)] = 0
     autoscaling: Autoscaling | None = None
@@ -432,12 +449,72 @@ class TaskRoleSpec(_SpecModel):
         return self
 
 
+class Protocol(StrEnum):
+    """The protocol of a port."""
+
+    TCP = "TCP"
+    UDP = "UDP"
+    SCTP = "SCTP"
+
+
+_PortNumber = Annotated[int, Field(ge=1, le=65535)]
+
+
+def _target_port(value: Any) -> Any:
+    if isinstance(value, bool) or not (names.is_port_name(value) if isinstance(value, str) else value in _PORTS):
+        text = "must be the number of a port, 1 to 65535, or the name of a container's port"
+        raise ProblemError(Problem((), text, value))
+    return value
+
+
+_PORTS: Final = range(1, 65536)
+
+
+class ServicePort(_SpecModel):
+    """A port of a Service. ``target_port``: of the Pods, by number or the container's name for it; None: ``port``."""
+
+    name: Annotated[str, StringConstraints(pattern=names.PORT_PATTERN)] | None = None
+    port: _PortNumber
+    target_port: Annotated[int | str, BeforeValidator(_target_port)] | None = None
+    protocol: Annotated[Protocol, Field(strict=False)] = Protocol.TCP
+    app_protocol: (
+        Annotated[str, StringConstraints(pattern=names.APP_PROTOCOL_PATTERN, max_length=MAX_LABEL_KEY)] | None
+    ) = None
+
+
+class RoleService(_SpecModel):
+    """A Service with one address for the Pods of a role that are ready."""
+
+    task_role: Annotated[str, StringConstraints(pattern=names.NAME_PATTERN)]
+    ports: Annotated[
+        tuple[ServicePort, ...], Field(strict=False, min_length=1, max_length=MAX_SERVICE_PORTS, fail_fast=True)
+    ]
+
+    @model_validator(mode="after")
+    def _ports_differ(self) -> RoleService:
+        numbers: dict[tuple[int, Protocol], int] = {}
+        by_name: dict[str, int] = {}
+        for position, one in enumerate(self.ports):
+            if (first := numbers.setdefault((one.port, one.protocol), position)) != position:
+                raise ProblemError(Problem(("ports", position, "port"), f"is already in ports[{first}]", one.port))
+            if one.name is None and len(self.ports) > 1:
+                raise ProblemError(Problem(("ports", position, "name"), "must be set, as there are several ports"))
+            if one.name is not None and (first := by_name.setdefault(one.name, position)) != position:
+                text = f"is already the name of ports[{first}]"
+                raise ProblemError(Problem(("ports", position, "name"), text, one.name))
+        return self
+
+
 class Network(_SpecModel):
-    """Host names of Pods, by a headless Service. ``subdomain`` None: the name of the Framework."""
+    """Host names of Pods, by a headless Service, and addresses of roles.
+
+    ``subdomain`` None: the name of the Framework.
+    """
 
     enable_dns_hostnames: bool = Field(default=True, alias="enableDNSHostnames")
     subdomain: Annotated[str, StringConstraints(pattern=names.SERVICE_PATTERN)] | None = None
     publish_not_ready_addresses: bool = True
+    services: Annotated[tuple[RoleService, ...], Field(strict=False, max_length=MAX_SERVICES, fail_fast=True)] = ()
 
 
 class Coordinator(_SpecModel):
@@ -610,6 +687,20 @@ class FrameworkSpec(_SpecModel):
         return self
 
     @model_validator(mode="after")
+    def _services_are_of_roles(self) -> FrameworkSpec:
+        seen: dict[str, int] = {}
+        for position, service in enumerate(self.services):
+            path, name = ("network", "services", position, "taskRole"), service.task_role
+            if name not in self._roles:
+                raise ProblemError(Problem(path, "is not the name of a TaskRole", name))
+            if (first := seen.setdefault(name, position)) != position:
+                raise ProblemError(Problem(path, f"is already in services[{first}]", name))
+        if len(self.budgets) > MAX_BUDGETS:
+            text = f"{len(self.budgets)} of them have a disruptionBudget, where {MAX_BUDGETS} are allowed"
+            raise ProblemError(Problem(("taskRoles",), text))
+        return self
+
+    @model_validator(mode="after")
     def _hosts_are_known(self) -> FrameworkSpec:
         if not self.has_network_placeholders:
             return self
@@ -713,6 +804,21 @@ class FrameworkSpec(_SpecModel):
         """The name of the Service, for a Framework of that name."""
         return (self.network and self.network.subdomain) or framework
 
+    @property
+    def services(self) -> tuple[RoleService, ...]:
+        """The Services of roles."""
+        return () if self.network is None else self.network.services
+
+    @cached_property
+    def service_ports(self) -> dict[str, tuple[ServicePort, ...]]:
+        """By role with a Service, its ports."""
+        return {one.task_role: one.ports for one in self.services}
+
+    @cached_property
+    def budgets(self) -> dict[str, int]:
+        """By role with a disruption budget, how many of its Tasks may be unavailable."""
+        return {one.name: one.disruption_budget.max_unavailable for one in self.task_roles if one.disruption_budget}
+
     @cached_property
     def avoids_nodes(self) -> bool:
         """Whether Tasks of any role avoid nodes."""
@@ -793,10 +899,29 @@ def _cycle(edges: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def check_hostnames(framework: str, spec: FrameworkSpec) -> Problem | None:
-    """The reason why the Pods of the Framework of that name cannot have host names, None if they can or have none.
+    """The reason why the Framework of that name cannot have its host names and Services, None if it can or has none.
 
     The API server would refuse each Pod, or the Service, only when an attempt has begun.
     """
+    return _check_services(framework, spec) or _check_hostnames(framework, spec)
+
+
+def _check_services(framework: str, spec: FrameworkSpec) -> Problem | None:
+    for position, service in enumerate(spec.services):
+        name, text = names.role_object(framework, service.task_role), ""
+        if len(name) > names.MAX_HOSTNAME:
+            text = f"has {len(name)} characters, where {names.MAX_HOSTNAME} are allowed"
+        elif not names.is_valid_service(name):
+            text = "starts with a digit, and the name of a Service may not"
+        elif spec.has_hostnames and name == spec.subdomain(framework):
+            text = "is also spec.network.subdomain"
+        if text:
+            path = ("spec", "network", "services", position, "taskRole")
+            return Problem(path, f"the name of its Service, {name}, {text}", service.task_role)
+    return None
+
+
+def _check_hostnames(framework: str, spec: FrameworkSpec) -> Problem | None:
     if spec.network is None or not spec.has_hostnames:
         return None
     if spec.network.subdomain is None and not names.is_valid_service(framework):

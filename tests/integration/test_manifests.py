@@ -135,7 +135,7 @@ def check_names(made: list[dict[str, Any]]) -> None:
         }
 
 
-@pytest.mark.parametrize("component", ["kueue", "gang", "history"])
+@pytest.mark.parametrize("component", ["kueue", "gang", "disruption-budgets", "history"])
 @pytest.mark.parametrize("folder", ["base", "overlays/ha", "overlays/single-namespace"])
 @pytest.mark.virtual_clock
 async def test_a_component_grants_to_the_controller(
@@ -277,7 +277,7 @@ async def test_the_full_overlay_has_every_permission_and_setting(kubectl: Kubect
     made = await documents(kubectl, Path("overlays/full"))
     check_names(made)
     granted = {one["metadata"]["name"]: one["rules"] for one in made if one["kind"] == "ClusterRole"}
-    for feature in ("kueue", "gang", "history", "progress"):
+    for feature in ("kueue", "gang", "disruption-budgets", "history", "progress"):
         added = await overlaid(kubectl, tmp_path, "base", feature)
         (role,) = (
             one for one in added if one["metadata"]["name"] == "frameworkcontroller" and one["kind"] == "ClusterRole"

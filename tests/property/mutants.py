@@ -22,7 +22,7 @@ from frameworkcontroller.api import names, quantities
 from frameworkcontroller.api.completion import TASK_NODE_GIVEN_UP, CompletionStatus
 from frameworkcontroller.api.objectkinds import PODGROUPS
 from frameworkcontroller.api.objects import CompanionRecord, Disruption, FrameworkRecord
-from frameworkcontroller.api.status import FrameworkStatus, ProgressStatus, TaskStatus
+from frameworkcontroller.api.status import FrameworkStatus, ProgressStatus, State, TaskStatus
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.api.workloads import WorkloadRecord, workload_name
 from frameworkcontroller.controller.driver import MAX_IN_FLIGHT
@@ -33,6 +33,7 @@ from frameworkcontroller.kube.crdguard import CrdGuard
 from frameworkcontroller.machine import framework as framework_rules
 from frameworkcontroller.machine import task as task_rules
 from frameworkcontroller.machine.kernel.actions import Outcome as ActionOutcome
+from frameworkcontroller.machine.kernel.companionpart import CompanionPart
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.failure import Classifier
 from frameworkcontroller.machine.kernel.model import Env, NotListed, Observed, SnapshotTrigger, require
@@ -53,6 +54,8 @@ from frameworkcontroller.machine.kernel.requests import (
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.parts.autoscaling import rolescalers
 from frameworkcontroller.machine.parts.autoscaling.rolescalers import AutoscalingPart
+from frameworkcontroller.machine.parts.budgets import disruptionbudgets
+from frameworkcontroller.machine.parts.budgets.disruptionbudgets import BudgetPart, BudgetState
 from frameworkcontroller.machine.parts.firstfailure import firstfailures
 from frameworkcontroller.machine.parts.firstfailure.firstfailures import FirstFailurePart
 from frameworkcontroller.machine.parts.hangs import hangs as hang_rules
@@ -85,6 +88,7 @@ from tests.property import test_lost_nodes as lost_nodes
 from tests.property import test_notices as notices
 from tests.property import test_progress as progress
 from tests.property import test_renewed_retries as renewed
+from tests.property import test_role_objects as addressed
 from tests.property import test_rolling_updates as rolling
 from tests.property import test_stuck_unrecorded as unrecorded
 from tests.property import test_takeover as takeover
@@ -311,6 +315,23 @@ class _ShowsNothing(reportedprogress.ReadReports):
 def _avoids(hook: str, instead: Callable[..., Any] = lambda *_: None) -> Broken:
     """Controllers whose part of avoided nodes has another hook."""
     return partial(patch.object, NodePart, hook, instead)
+
+
+def _addressed(*operations: tuple[Any, int]) -> Tale:
+    """A Framework whose role has a Service and a disruption budget."""
+    return partial(addressed.play, 40, *operations)
+
+
+def _count_unready(self: BudgetState, task: TaskStatus, _pod: Any) -> None:
+    self.ready.get(task.role, set()).add(task.index)
+
+
+def _remove_all(self: CompanionPart, ctx: Context) -> None:
+    for target in self._recorded(ctx.tracker.status):
+        self._remove(ctx, target)
+
+
+_READY: Final = ((("pods", "Running"), 20), (("pods", "ready"), 40))
 
 
 def _keep_one_term(pod: Json) -> None:
@@ -1151,6 +1172,36 @@ MUTANTS: Final = {
     ),
     "U: gives Pods no label": Mutant(
         partial(patch.object, RolloutPart, "shape", lambda *_: None), rolling.unseen_pods, "U: |It does not come about"
+    ),
+    # --- O
+    "O: records no object": Mutant(
+        partial(patch.object, Tracker, "record_role_objects", lambda *_: None), _addressed(), "O: creation of"
+    ),
+    "O: deletes a Service that every spec asks for": Mutant(
+        partial(patch.object, CompanionPart, "before", _remove_all), _addressed(), "every spec asks for it"
+    ),
+    "O: leaves a Service that no spec asks for": Mutant(
+        partial(patch.object, CompanionPart, "_remove", lambda *_: None), _addressed((("service", None), 40)), "assert"
+    ),
+    "O: counts Tasks that are not ready": Mutant(
+        partial(patch.object, BudgetState, "observe", _count_unready),
+        _addressed((("pods", "Running"), 40)),
+        "were ready",
+    ),
+    "O: writes a minimum before its count is stored": Mutant(
+        partial(patch.object, BudgetPart, "rests_on_status", False),
+        _addressed((("lazy", 1), 0), (("pods", "Running"), 40), (("run", 0), 9), (("run", 1), 9), (("run", 0), 40)),
+        "has the minimum",
+    ),
+    "O: counts no Task that leaves and is ready": Mutant(
+        partial(patch.object, disruptionbudgets, "_STAYING", frozenset()),
+        _addressed(*_READY, (("rescale", 1), 40)),
+        "are not over",
+    ),
+    "O: counts Tasks that have left": Mutant(
+        partial(patch.object, disruptionbudgets, "_STAYING", frozenset(State)),
+        _addressed(*_READY, (("rescale", 1), 40)),
+        "are not over",
     ),
     # The write that begins a Task's next attempt is accepted.
     "H: logs no snapshot": Mutant(flawed(_LogsNothing), _chaos(_create(_role(**_FAILS_ONCE))), "is in no snapshot"),

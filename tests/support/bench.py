@@ -20,6 +20,7 @@ from frameworkcontroller.api.objects import (
     Framework,
     Identity,
     PodRecord,
+    budget_record,
     claim_record,
     configmap_record,
     pod_record,
@@ -130,6 +131,7 @@ class Bench:
         self.services: dict[str, CompanionRecord] = {}
         self.claims: dict[str, ClaimRecord] = {}
         self.scalers: dict[str, CompanionRecord] = {}
+        self.budgets: dict[str, CompanionRecord] = {}
         self.groups: dict[tuple[Kind, str], CompanionRecord] = {}
         """PodGroups, by kind and name."""
         self.served = "v1beta1"
@@ -190,6 +192,8 @@ class Bench:
             return self.not_listed or self.groups.get((kind, name))
         if kind is Kind.ROLE_SCALER:
             return self.not_listed or self.scalers.get(name)
+        if kind is Kind.DISRUPTION_BUDGET:
+            return self.not_listed or self.budgets.get(name)
         return self.not_listed or (self.claims if kind is Kind.VOLUME_CLAIM else self.services).get(name)
 
     def _list_claims(self, needed: bool) -> list[ClaimRecord] | NotListed:
@@ -396,6 +400,9 @@ class Bench:
         if body["kind"] == Kind.ROLE_SCALER:
             self.scalers[name] = scaler_record(body)
             return
+        if body["kind"] == Kind.DISRUPTION_BUDGET:
+            self.budgets[name] = budget_record(body)
+            return
         if body["kind"] == Kind.PODGROUP:
             group, _, version = body["apiVersion"].partition("/")
             kind = next((one for one in PODGROUPS if one.endswith(group)), Kind.PODGROUP)
@@ -422,7 +429,7 @@ class Bench:
             pass
         elif any(of == name for _, of in self.groups):
             self.groups = {key: group for key, group in self.groups.items() if key[1] != name}
-        elif self.services.pop(name, None) is None and self.claims.pop(name, None) is None:
+        elif not any(of.pop(name, None) for of in (self.services, self.budgets, self.claims)):
             self.pods.pop(name, None)
             self.touch(name)
 
@@ -449,6 +456,8 @@ class Bench:
             drop(PARTS, self.tracker, Target(Kind.SERVICE, name), self.services[name].uid)
         elif name in self.scalers:
             drop(PARTS, self.tracker, Target(Kind.ROLE_SCALER, name), self.scalers[name].uid)
+        elif name in self.budgets:
+            drop(PARTS, self.tracker, Target(Kind.DISRUPTION_BUDGET, name), self.budgets[name].uid)
         elif found := [(kind, group.uid) for (kind, of), group in self.groups.items() if of == name]:
             ((kind, uid),) = found
             drop(PARTS, self.tracker, Target(kind, name, self.status.attempt.id), uid)

@@ -51,6 +51,7 @@ _COUNTED: Final = (Kind.FRAMEWORK, Kind.ROLE_SCALER, Kind.WORKLOAD, *PODGROUPS)
 _DEPENDENTS: Final = (
     (Kind.SERVICE, Kind.FRAMEWORK, ()),
     (Kind.ROLE_SCALER, Kind.FRAMEWORK, ()),
+    (Kind.DISRUPTION_BUDGET, Kind.FRAMEWORK, ()),
     (Kind.VOLUME_CLAIM, Kind.FRAMEWORK, ()),
     (Kind.POD, Kind.CONFIGMAP, ()),
     *((kind, Kind.CONFIGMAP, ()) for kind in PODGROUPS),

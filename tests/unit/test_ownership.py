@@ -25,6 +25,7 @@ LISTS: Final = {"roles", "tasks", "conditions"}
 OWNERS: Final = {
     "machine/kernel/tracker.py": "Tracker",
     "machine/parts/autoscaling/rolescalers.py": "ScalerState",
+    "machine/parts/budgets/disruptionbudgets.py": "BudgetState",
     "machine/parts/dependencies/dependencies.py": "RoleOrder",
     "machine/parts/gangs/gangstate.py": "GangState",
     "machine/parts/history/archiving.py": "ArchiveMemory",

@@ -6,6 +6,7 @@ from frameworkcontroller.machine.kernel.part import Parts
 from frameworkcontroller.machine.kernel.reasons import RequestReason
 from frameworkcontroller.machine.lifereasons import LifeReason
 from frameworkcontroller.machine.parts.autoscaling.rolescalers import AutoscalingPart
+from frameworkcontroller.machine.parts.budgets.disruptionbudgets import BudgetPart
 from frameworkcontroller.machine.parts.claims.volumeclaims import ClaimPart
 from frameworkcontroller.machine.parts.dependencies.dependencies import DependencyPart
 from frameworkcontroller.machine.parts.firstfailure.firstfailures import FirstFailurePart
@@ -27,8 +28,10 @@ PARTS: Final = Parts(
     AutoscalingPart(),
     # Adopts, marks and deletes volume claims before the Tasks are looked at. May delay a Pod.
     ClaimPart(),
-    # Creates the Service before. May delay the ConfigMap.
+    # Creates, changes and deletes Services before. May delay the ConfigMap.
     ServicePart(),
+    # Counts ready Pods before; creates, changes and deletes disruption budgets. May delay the ConfigMap.
+    BudgetPart(),
     # Counts ready Pods before. May delay a Pod and end the attempt.
     DependencyPart(),
     # Creates PodGroups and lowers their minimums before. May delay the ConfigMap and a Pod.
