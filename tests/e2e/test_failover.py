@@ -155,7 +155,7 @@ def last_of(found: Beats, holder: str) -> tuple[float, Json]:
 @play(Track.CONTROLLER)
 async def test_a_stopped_leader_hands_over(play: Play) -> None:
     """Its Pod is deleted, as by a rollout or a drain."""
-    await install(play, "overlays/ha", 2)
+    await install(play, "base", 2)
     try:
         async with beats(play) as found:
             leader = found.holder
@@ -173,13 +173,13 @@ async def test_a_stopped_leader_hands_over(play: Play) -> None:
             assert found.holder.partition("_")[0] != leader.partition("_")[0]
         await play.controllers(2)
     finally:
-        await install(play, "base", 1)
+        await install(play, "overlays/single", 1)
 
 
 @play(Track.CONTROLLER)
 async def test_a_restarted_container_leads_again(play: Play) -> None:
     """The process of the only replica is killed."""
-    await install(play, "base", 1)
+    await install(play, "overlays/single", 1)
     async with beats(play) as found:
         leader = found.holder
         since = time()
@@ -202,7 +202,7 @@ async def test_a_restarted_container_leads_again(play: Play) -> None:
 @play(Track.CONTROLLER)
 async def test_a_killed_leader_is_followed_when_its_lease_expires(play: Play) -> None:
     """The API server has lost its Pod with its node: only the Lease informs the standby."""
-    await install(play, "overlays/ha", 2)
+    await install(play, "base", 2)
     try:
         async with beats(play) as found:
             leader = found.holder
@@ -224,4 +224,4 @@ async def test_a_killed_leader_is_followed_when_its_lease_expires(play: Play) ->
             assert 15 <= seconds(spec["acquireTime"]) - seconds(last["renewTime"]) < 30
         await play.controllers(2)
     finally:
-        await install(play, "base", 1)
+        await install(play, "overlays/single", 1)
