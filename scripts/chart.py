@@ -4,8 +4,6 @@
 become conditions in templates. A new component needs an entry in PARTS, and a setting one in `values`.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -48,8 +46,9 @@ SCOPE: Final = "namespaceScoped"
 class Part(NamedTuple):
     """A kustomize component, and the switch in the values that adds it.
 
-    ``switch``: "" if ``needs`` alone decide. A dotted switch also needs the ones above it. ``config``: its keys in the
-    controller's configuration, as overlays/full has them.
+    ``path``: "" for a further effect of several together. ``switch``: "" if ``needs`` alone decide. A dotted switch
+    also needs the ones above it. ``text``: its meaning; "" without a value. ``config``: its keys in the controller's
+    configuration, as overlays/full has them.
     """
 
     path: str
@@ -115,6 +114,11 @@ PARTS: Final = (
     Part("components/admission", "admission", "Refuse Pod templates with frequent mistakes; Kubernetes 1.30 or newer"),
     Part("monitoring", "monitoring", "PodMonitor and alerts of the Prometheus operator, and Grafana's dashboard"),
     Part("components/archive-monitoring", "", needs=("monitoring", ARCHIVE)),
+    Part("components/critical", "critical"),
+    # Last: it changes the policies of others.
+    Part("components/network-policies", "networkPolicies", "Restrict the traffic of all Pods of the release"),
+    Part("", "", needs=("networkPolicies", ARCHIVE)),
+    Part("", "", needs=("networkPolicies", "dashboard", ARCHIVE)),
 )
 
 RULES: Final = {"services": "network", "persistentvolumeclaims": "volumeClaims"}
@@ -133,6 +137,7 @@ EXPRESSIONS: Final = {
     "userRoles": ".Values.userRoles.install",
     CLUSTER_SCOPED: "(or (not .Values.namespaceScoped.enabled) .Values.namespaceScoped.clusterResources)",
     "clusterResources": ".Values.namespaceScoped.clusterResources",
+    "critical": '(eq .Values.controller.priorityClassName "system-cluster-critical")',
     "policyV1": '(.Capabilities.APIVersions.Has "policy/v1")',
 }
 """The Helm expressions of all other conditions."""
@@ -213,7 +218,7 @@ def values(defaults: Mapping[str, Json]) -> list[Value]:
         ),
     ]
     for part in PARTS:
-        if part.switch:
+        if part.text:
             found.append(Value(f"{part.switch}.enabled", part.default, BOOLEAN, part.text))
             if part.switch in WORKLOADS.values():
                 found += _scheduling(part.switch, f"the {part.switch.split('.')[-1]}", defaults)
@@ -223,7 +228,17 @@ def values(defaults: Mapping[str, Json]) -> list[Value]:
             "monitoring.namespace",
             "monitoring",
             STRING,
-            "Namespace of Prometheus, which may read the archive's metrics",
+            "Namespace of Prometheus, for the NetworkPolicies",
+        ),
+        Value(
+            "networkPolicies.egress",
+            [],
+            MAPPINGS,
+            "Further egress rules for all Pods, such as the API server's port if it is neither 443 nor 6443",
+        ),
+        *(
+            Value(f"{section}.ingress", [], MAPPINGS, f"Further ingress rules of the NetworkPolicy of the {whose}")
+            for section, whose in ((ARCHIVE, "archive"), ("dashboard", "pages"))
         ),
     ]
 
@@ -282,7 +297,7 @@ def namespace_of(single: bool) -> str:
 
 def switched(on: frozenset[str]) -> list[Part]:
     """Return the parts that these switches add."""
-    return [part for part in PARTS if part.switches <= on]
+    return [part for part in PARTS if part.path and part.switches <= on]
 
 
 def _is_excluded(found: Json) -> bool:
@@ -303,8 +318,10 @@ def _released(value: Any, namespace: str) -> Any:
         return [_released(item, namespace) for item in value]
     if isinstance(value, str):
         value = re.sub(r"^(frameworkcontroller-config)-[a-z0-9]{10}$", r"\1", value)
+        # Names of Services, and arguments. Certificates have those of the base in both scopes.
+        names = r"\b(archive|dashboard)[.](frameworkcontroller|frameworks)(?=[.]svc|$)"
         return re.sub(
-            rf"(?<=[a-z][.])(?<!com[.]){namespace}(?=[.]svc|$|/)|(?<==){namespace}$", RELEASE_NAMESPACE, value
+            rf"(?<=--namespace=){namespace}$", RELEASE_NAMESPACE, re.sub(names, rf"\1.{RELEASE_NAMESPACE}", value)
         )
     return value
 
@@ -402,6 +419,9 @@ def absorb(node: Any, value: Any, on: frozenset[str], add: Conditions, remove: s
     def insert(number: int) -> Child:
         made = Child(tree(items[number]), keys[number], add)
         place = 0 if last is None else next(i for i, child in enumerate(node.children) if child is last) + 1
+        # After earlier additions.
+        while place < len(node.children) and not holds(node.children[place].conditions, on):
+            place += 1
         node.children.insert(place, made)
         return made
 
@@ -458,7 +478,7 @@ def collect() -> tuple[Objects, Mapped]:
             on = scope | (part.switches if part else NONE)
             found = [one for one in build(single, switched(on)) if not _is_excluded(one)]
             released = _released(found, namespace_of(single))
-            remove = f"!{SCOPE}" if single else f"!{(part.switch or part.needs[-1]) if part else ''}"
+            remove = f"!{SCOPE}" if single else f"!{(part.switch or part.needs[0]) if part else ''}"
             objects.absorb(released, on, on, remove)
     _gate(objects)
     _grant(objects)
@@ -540,10 +560,12 @@ def _entry(node: Any, *keys: str) -> Any:
 def parametrize(objects: Objects) -> dict[str, Json]:
     """Replace settings by values. Return their defaults, by section."""
     defaults: dict[str, Json] = {}
+    sections = {name: section for (_, name), section in WORKLOADS.items()}
     for key, child in objects.items():
         if (section := WORKLOADS.get(key)) is not None:
             defaults[section] = _parametrize_workload(child.node, section)
-        _parametrize_scrapers(child.node)
+        if key[0] == "NetworkPolicy":
+            _parametrize_policy(child.node, sections[key[1]])
         if key == ("ConfigMap", "frameworkcontroller-dashboard"):
             (data,) = _entry(child.node, "data").children
             data.node = Block('.Files.Get "files/dashboard.json"')
@@ -570,6 +592,7 @@ def _parametrize_workload(node: Mapped, section: str) -> Json:
         _entry(template, "metadata").children.insert(
             0, Child(Mapped([Child(checksum, "checksum/config")]), "annotations")
         )
+    pod.children = [child for child in pod.children if child.key != "priorityClassName"]
     pod.children.append(_of_value("imagePullSecrets", "image.pullSecrets", Block("toYaml .")))
     pod.children += [
         _of_value(key, f"{section}.{key}", Block("toYaml .")) for key in ("nodeSelector", "tolerations", "affinity")
@@ -582,12 +605,24 @@ def _of_value(key: str, path: str, node: Any) -> Child:
     return Child(node, key, of=f".Values.{path}")
 
 
-def _parametrize_scrapers(node: Any) -> None:
+def _parametrize_policy(node: Mapped, section: str) -> None:
+    for child in _entry(node, "spec").children:
+        if child.key == "egress":
+            child.node.children.append(Child(Block("toYaml ."), of=".Values.networkPolicies.egress"))
+        if child.key == "ingress" and section != "controller":
+            if child.node == []:
+                child.node = Expression(f".Values.{section}.ingress | toJson")
+            else:
+                child.node.children.append(Child(Block("toYaml ."), of=f".Values.{section}.ingress"))
+    _parametrize_prometheus(node)
+
+
+def _parametrize_prometheus(node: Any) -> None:
     if isinstance(node, Mapped | Listed):
         for child in node.children:
             if (child.key, child.node) == ("kubernetes.io/metadata.name", "monitoring"):
-                child.node = Expression(".Values.monitoring.namespace")
-            _parametrize_scrapers(child.node)
+                child.node = Expression(".Values.monitoring.namespace | quote")
+            _parametrize_prometheus(child.node)
 
 
 # --- text ---
@@ -649,7 +684,9 @@ def lines(node: Any, indent: int, assumed: Conditions) -> Iterator[str]:
 def _entry_lines(child: Child, indent: int, assumed: Conditions) -> Iterator[str]:
     space = " " * indent
     if not child.key:
-        assert not isinstance(child.node, Block)
+        if isinstance(child.node, Block):
+            yield f"{space}{{{{- {child.node.text} | nindent {indent} }}}}"
+            return
         inner = (
             lines(child.node, indent + 2, assumed)
             if isinstance(child.node, Mapped | Listed)
@@ -769,7 +806,9 @@ def _without_notes(value: Any, *, named: bool = False) -> Any:
     return {
         key: _without_notes(item, named=key in ("properties", "$defs") and not named)
         for key, item in value.items()
-        if named or key not in ("title", "description", "default")
+        # Helm reads numbers as floats: bounds of 64 bits would refuse themselves.
+        if named
+        or (key not in ("title", "description", "default") and not (isinstance(item, int) and abs(item) > 2**53))
     }
 
 
