@@ -115,7 +115,7 @@ PARTS: Final = (
     Part("monitoring", "monitoring", "PodMonitor and alerts of the Prometheus operator, and Grafana's dashboard"),
     Part("components/archive-monitoring", "", needs=("monitoring", ARCHIVE)),
     Part("components/critical", "critical"),
-    # Last: it changes the policies of others.
+    # Last: it changes existing policies.
     Part("components/network-policies", "networkPolicies", "Restrict the traffic of all Pods of the release"),
     Part("", "", needs=("networkPolicies", ARCHIVE)),
     Part("", "", needs=("networkPolicies", "dashboard", ARCHIVE)),
