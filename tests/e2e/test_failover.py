@@ -121,8 +121,12 @@ async def _some(found: Beats) -> bool:
 
 
 async def install(play: Play, folder: str, replicas: int) -> None:
-    """Install the manifests in that folder, and wait until the rolling update is over."""
-    await play.stage.install(folder)
+    """Install the manifests in that folder, and wait until the rolling update is over.
+
+    Two replicas are critical, as the quota of their namespace permits, and have NetworkPolicies.
+    """
+    more = ("components/critical", "components/network-policies") if replicas > 1 else ()
+    await play.stage.install(folder, *more)
 
     async def updated() -> None:
         body = await read(play.client, STATEFULSETS, CONTROLLER, CONTROLLER)
@@ -132,7 +136,8 @@ async def install(play: Play, folder: str, replicas: int) -> None:
         assert status["replicas"] == status.get("readyReplicas") == status.get("updatedReplicas", replicas) == replicas
 
     await eventually(updated, within=WITHIN, every=0.2)
-    await play.controllers(replicas)
+    pods = await play.controllers(replicas)
+    assert {"priorityClassName" in pod["spec"] for pod in pods.values()} == {bool(more)}
 
 
 async def until_acquired(found: Beats, leader: str, since: float, within: float = WITHIN) -> tuple[float, Json]:

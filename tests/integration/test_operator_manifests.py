@@ -113,6 +113,16 @@ async def test_the_controller_alone_may_be_critical(kubectl: Kubectl, tmp_path: 
     assert int(quota["spec"]["hard"]["pods"]) > workloads(made)[CONTROLLER]["replicas"]
 
 
+@pytest.mark.virtual_clock
+async def test_every_component_names_the_namespace(kubectl: Kubectl, tmp_path: Path) -> None:
+    """An overlay without `namespace` would have the objects in the user's own."""
+    names = ("archive-monitoring", "archive-cert-manager", "../monitoring", "critical", "network-policies")
+    made = await overlaid(kubectl, tmp_path, "overlays/full", *names)
+    kinds = {one["kind"] for one in made if "namespace" not in one["metadata"]}
+    assert kinds == {"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"}
+    assert namespaces(made) == {CONTROLLER}
+
+
 @pytest.mark.parametrize("folder", ["base", "overlays/full", "overlays/single-namespace"])
 async def test_api_servers_accept_the_components(
     cluster: Cluster, kubectl: Kubectl, tmp_path: Path, folder: str
