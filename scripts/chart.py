@@ -318,7 +318,7 @@ def _released(value: Any, namespace: str) -> Any:
         return [_released(item, namespace) for item in value]
     if isinstance(value, str):
         value = re.sub(r"^(frameworkcontroller-config)-[a-z0-9]{10}$", r"\1", value)
-        # Names of Services, and arguments. Certificates have those of the base in both scopes.
+        # Names of Services, and arguments. Certificates have the names of the base in both scopes.
         names = r"\b(archive|dashboard)[.](frameworkcontroller|frameworks)(?=[.]svc|$)"
         return re.sub(
             rf"(?<=--namespace=){namespace}$", RELEASE_NAMESPACE, re.sub(names, rf"\1.{RELEASE_NAMESPACE}", value)
@@ -872,7 +872,6 @@ description: Runs batch and service jobs of many Pods on Kubernetes as one Frame
 type: application
 version: {version}
 appVersion: {version}
-kubeVersion: ">=1.20.0-0"
 """
 
 
