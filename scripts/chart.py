@@ -121,8 +121,14 @@ PARTS: Final = (
     Part("", "", needs=("networkPolicies", "dashboard", ARCHIVE)),
 )
 
-RULES: Final = {"services": "network", "persistentvolumeclaims": "volumeClaims"}
-"""The resources of the base's rules that have a switch."""
+RULES: Final = {
+    "network": (("services",), "Permissions for [host names](../../docs/manual.md#host-names)"),
+    "volumeClaims": (
+        ("persistentvolumeclaims",),
+        "Permissions for [volume claims](../../docs/manual.md#volume-claims)",
+    ),
+}
+"""The switches of rules of the base: the resources, and the meaning."""
 
 WORKLOADS: Final = {
     ("StatefulSet", "frameworkcontroller"): "controller",
@@ -212,10 +218,7 @@ def values(defaults: Mapping[str, Json]) -> list[Value]:
             BOOLEAN,
             "Also install the CRDs, ClusterRoles and cluster-scoped rules; as a cluster administrator",
         ),
-        Value("network.enabled", True, BOOLEAN, "Permissions for [host names](../../docs/manual.md#host-names)"),
-        Value(
-            "volumeClaims.enabled", True, BOOLEAN, "Permissions for [volume claims](../../docs/manual.md#volume-claims)"
-        ),
+        *(Value(f"{switch}.enabled", True, BOOLEAN, text) for switch, (_, text) in RULES.items()),
     ]
     for part in PARTS:
         if part.text:
@@ -505,8 +508,8 @@ def _gate(objects: Objects) -> None:
 def _gate_rules(rules: Listed) -> None:
     for rule in rules.children:
         shown = view(rule.node, NONE)
-        for resource, switch in RULES.items():
-            if shown.get("resources") == [resource]:
+        for switch, (resources, _) in RULES.items():
+            if shown.get("resources") and set(shown["resources"]) <= set(resources):
                 rule.conditions |= {switch}
         if shown.get("resources") == ["customresourcedefinitions"]:
             # Never both: otherwise an older controller would write over the chart's CRD.
