@@ -96,7 +96,7 @@ format: venv ## Format the code and apply lint's fixes
 	$(BIN)/ruff check --quiet --fix .
 	$(BIN)/ruff format .
 
-docs: venv ## Regenerate the generated pages of docs/, and lint's table of fields
+docs: venv ## Regenerate the generated pages of docs/, lint's table of fields and the Helm chart
 	$(BIN)/python scripts/failure_codes.py > docs/failure-codes.md
 	$(BIN)/python scripts/states.py > docs/states.md
 	$(BIN)/python scripts/reference.py > docs/reference.md
@@ -106,6 +106,7 @@ docs: venv ## Regenerate the generated pages of docs/, and lint's table of field
 	$(BIN)/python scripts/metrics.py > docs/metrics.md
 	$(BIN)/python scripts/pod_fields.py > frameworkcontroller/commands/lint/podfields.json
 	$(BIN)/python scripts/dashboard.py > manifests/monitoring/dashboard.json
+	$(BIN)/python scripts/chart.py
 
 site: venv ## Build the site of the documentation into build/site; fails on broken links
 	$(BIN)/python scripts/site.py
