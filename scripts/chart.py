@@ -82,7 +82,7 @@ class Part(NamedTuple):
 
 ARCHIVE: Final = "history.archive"
 PARTS: Final = (
-    Part("components/gang", "gang", "Permissions for [gangs](../../docs/manual.md#gangs)"),
+    Part("components/gang", "gang", "Permissions for [gangs](../../docs/shared-clusters.md#gangs)"),
     Part("components/kueue", "kueue", "Queues of [Kueue](../../docs/kueue.md)", config=("kueue",)),
     Part(
         "components/kueue-integration",
@@ -115,6 +115,7 @@ PARTS: Final = (
     Part("monitoring", "monitoring", "PodMonitor and alerts of the Prometheus operator, and Grafana's dashboard"),
     Part("components/archive-monitoring", "", needs=("monitoring", ARCHIVE)),
     Part("components/critical", "critical"),
+    Part("components/disruption-budgets", "disruptionBudgets", "Permissions for disruption budgets of TaskRoles"),
     # Last: it changes existing policies.
     Part("components/network-policies", "networkPolicies", "Restrict the traffic of all Pods of the release"),
     Part("", "", needs=("networkPolicies", ARCHIVE)),
@@ -122,10 +123,14 @@ PARTS: Final = (
 )
 
 RULES: Final = {
-    "network": (("services",), "Permissions for [host names](../../docs/manual.md#host-names)"),
+    "network": (
+        ("services",),
+        "Permissions for [host names](../../docs/write-a-framework.md#host-names) and Services of TaskRoles",
+    ),
+    "autoscaling": (("frameworkrolescalers", "frameworkrolescalers/status"), "Permissions for autoscaling"),
     "volumeClaims": (
         ("persistentvolumeclaims",),
-        "Permissions for [volume claims](../../docs/manual.md#volume-claims)",
+        "Permissions for [volume claims](../../docs/write-a-framework.md#volume-claims)",
     ),
 }
 """The switches of rules of the base: the resources, and the meaning."""

@@ -30,7 +30,13 @@ for program in (find_helm(), find_kubectl()):
         pytest.skip(program, allow_module_level=True)
 
 HISTORY: Final = ("history.enabled=true", "dashboard.enabled=true")
-FULL: Final = (*HISTORY, "kueue.enabled=true", "gang.enabled=true", "progress.enabled=true")
+FULL: Final = (
+    *HISTORY,
+    "kueue.enabled=true",
+    "gang.enabled=true",
+    "progress.enabled=true",
+    "disruptionBudgets.enabled=true",
+)
 OVERLAYS: Final[dict[str, tuple[str, ...]]] = {
     "base": (),
     "overlays/ha": (),

@@ -84,7 +84,6 @@ def test_fields_and_bounds_of_the_spec(path: str, model: type[BaseModel]) -> Non
 
 def test_the_walk_finds_the_models() -> None:
     assert len(MODELS) == 34
-    assert len(MODELS) == 34
     assert {"spec", "spec.network", "spec.taskRoles.task.podFailurePolicy.rules.onExitCodes"} <= dict(MODELS).keys()
 
 
