@@ -63,12 +63,17 @@ example-%: venv
 
 test: lint types unit ## Run lint, types and every test
 
-lint: venv ## Check code, formatting, the Dockerfile and prose
+lint: venv ## Check code, formatting, the Dockerfile, prose and GitHub's files
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --quiet --check .
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/codespell
 	$(BIN)/python scripts/prose.py
+	$(BIN)/zizmor --offline --quiet .github
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yaml
+	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
 	! git grep -nE '^(<<<<<<<|>>>>>>>) '
 
 types: venv ## Check types
