@@ -1,4 +1,4 @@
-"""sbom.py PYTHON LOCK FILE: write the SBOM (SPDX 2.3, JSON) of the project with the packages of a lock, and validate it.
+"""sbom.py PYTHON LOCK FILE: write and validate the SBOM (SPDX 2.3, JSON) of the project with the packages of a lock.
 
 Licenses and dependencies are from the metadata of the packages that PYTHON has installed.
 """
@@ -43,11 +43,11 @@ print(json.dumps([
 
 def license_of(text: str | None) -> Any:
     """Return the declared license, if it is an SPDX expression."""
-    licensing = get_spdx_licensing()
     try:
-        return licensing.parse(text, validate=True) or SpdxNoAssertion()
-    except (ExpressionError, AttributeError):
-        return SpdxNoAssertion()
+        found = get_spdx_licensing().parse(text or "", validate=True)
+    except ExpressionError:
+        found = None
+    return SpdxNoAssertion() if found is None else found
 
 
 def reference(name: str) -> str:
@@ -57,7 +57,7 @@ def reference(name: str) -> str:
 def build(python: str, lock: Path, name: str) -> Document:
     """Build the document."""
     output = subprocess.run([python, "-c", METADATA], capture_output=True, check=True).stdout
-    installed = {canonicalize_name(one[0]): one for one in json.loads(output)}
+    installed: dict[str, Any] = {canonicalize_name(one[0]): one for one in json.loads(output)}
     locked = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", lock.read_text(), re.MULTILINE))
     versions = {PROJECT: installed[PROJECT][1], **locked}
     packages, relationships = [], [Relationship(DOCUMENT, RelationshipType.DESCRIBES, reference(PROJECT))]
