@@ -37,6 +37,7 @@ RUN python3 -m venv /build \
 FROM dependencies AS builder
 COPY pyproject.toml README.md LICENSE ./
 COPY crd crd
+COPY manifests manifests
 COPY scripts/build-barrier scripts/build-barrier
 # Without frameworkcontroller/local, the embedded cluster: see .dockerignore.
 COPY frameworkcontroller frameworkcontroller

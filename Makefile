@@ -12,7 +12,7 @@ TORCH ?= torch==2.13.0 numpy
 export TORCH
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-queue demo-training test lint types unit e2e chaos soak format docs pictures images audit lock clean release-files release-dry-run
+.PHONY: help venv demo demo-queue demo-training test lint types unit e2e chaos soak format docs site pictures images audit lock clean release-files release-dry-run
 
 help: ## Show this list
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -64,7 +64,7 @@ example-%: venv
 
 test: lint types unit ## Run lint, types and every test
 
-lint: venv ## Check code, formatting, the Dockerfile, prose and GitHub's files
+lint: venv ## Check code, formatting, the Dockerfile, prose, the site's links and GitHub's files
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --quiet --check .
 	$(BIN)/hadolint Dockerfile
@@ -76,6 +76,7 @@ lint: venv ## Check code, formatting, the Dockerfile, prose and GitHub's files
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
 	! git grep -nE '^(<<<<<<<|>>>>>>>) '
+	$(BIN)/python scripts/site.py
 
 types: venv ## Check types
 	$(BIN)/mypy
@@ -101,16 +102,20 @@ format: venv ## Format the code and apply lint's fixes
 	$(BIN)/ruff check --quiet --fix .
 	$(BIN)/ruff format .
 
-docs: venv ## Regenerate the generated pages of docs/, and lint's table of fields
+docs: venv ## Regenerate the generated pages of docs/, lint's table of fields and the Helm chart
 	$(BIN)/python scripts/failure_codes.py > docs/failure-codes.md
 	$(BIN)/python scripts/states.py > docs/states.md
 	$(BIN)/python scripts/reference.py > docs/reference.md
 	$(BIN)/python scripts/events.py > docs/events.md
-	$(BIN)/python scripts/python_names.py > docs/python-reference.md
+	$(BIN)/python scripts/commands.py > docs/commands.md
 	$(BIN)/python scripts/inline_programs.py
 	$(BIN)/python scripts/metrics.py > docs/metrics.md
 	$(BIN)/python scripts/pod_fields.py > frameworkcontroller/commands/lint/podfields.json
 	$(BIN)/python scripts/dashboard.py > manifests/monitoring/dashboard.json
+	$(BIN)/python scripts/chart.py
+
+site: venv ## Build the site of the documentation into build/site; fails on broken links
+	$(BIN)/python scripts/site.py
 
 pictures: venv ## Draw the pictures of docs/pages.md; needs Debian's chromium
 	$(BIN)/python scripts/pictures.py
@@ -143,5 +148,5 @@ lock: ## Update the lock files within the bounds of pyproject.toml
 	scripts/lock $(PYTHON)
 
 clean: ## Remove everything generated
-	rm -rf $(VENV) .tools build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .tools .cache build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

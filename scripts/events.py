@@ -14,14 +14,10 @@ from frameworkcontroller.controller.taskevents import DELAY_SEC, MAX_DELAY_SEC
 HEAD: Final = f"""\
 # Events
 
-This page is for users. The [reference](reference.md#reasons) lists every reason of the controller's Events.
-
-`kubectl describe framework NAME` shows a Framework's Events, and `kubectl get events
---field-selector involvedObject.kind=Framework,involvedObject.name=NAME` lists them. An Event is sent only after the API
-server has accepted the status that it describes.
-
-The API server deletes Events after an hour, and their number is limited. The current state is in the status, the
-complete history in the [log](logs.md).
+`kubectl describe framework NAME` and `kubectl framework events NAME` show a Framework's Events; the
+[reference](reference.md#reasons) lists their reasons. An Event is sent after the API server has accepted the status
+that it describes. The API server deletes Events after an hour, and their number is limited: the current state is in the
+status, the complete history in the [log](logs.md).
 
 - All Events are about Frameworks, none about Pods.
 - Equal changes of several Tasks of a TaskRole are one Event: "37 Tasks of TaskRole worker failed with 137". It is
@@ -34,8 +30,7 @@ complete history in the [log](logs.md).
 - Messages are cut to {MAX_MESSAGE_BYTES} bytes. They quote the status, including the last output of containers, for
   everyone who may read Events of the namespace.
 - Events have their own rate limit ({QPS:g} a second) in addition to `kubeClientQps`, and nothing waits for them. Events
-  that cannot be sent are dropped and counted. The log names a namespace that rejects them (it is being deleted, or RBAC
-  does not allow `create` and `patch` of `events`) once.
+  that cannot be sent are dropped and counted. The log names a namespace that rejects them once.
 
 `recordEvents: false` in the [configuration](configuration.md) disables them.
 """

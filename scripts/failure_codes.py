@@ -30,6 +30,7 @@ CONTRACT: Final = {
     -230: "A rescale removed the Task.",
     -240: "A user set `suspend: true`.",
     -241: "Kueue evicted the Framework, or the running Pods differ from its admission.",
+    -242: "The Pod template of its role has changed, and `updateStrategy.type` is `RollingUpdate`.",
     -250: "All attempts together were active for longer than `activeDeadlineSeconds`.",
     -252: "`progress.deadlineSeconds` passed without progress, or `startDeadlineSeconds` without a first report.",
     -260: "The Pod did not run within `preRunningDeadlineSeconds` after its creation.",
@@ -41,18 +42,16 @@ CONTRACT: Final = {
 HEAD: Final = """\
 # Completion codes
 
-Look up here why an attempt ended, and which codes your own `podFailureSpec` can use. The
-[manual](manual.md#how-an-attempt-ends) introduces completion codes.
-
-`completionStatus.code` and `.phrase` in the status show how an attempt of a Task or a Framework ended. The attributes
-decide about retries under `fancyRetryPolicy`:
+`completionStatus.code` and `.phrase` in the status show how an attempt of a Task or a Framework ended
+([introduction](failures-and-retries.md#how-an-attempt-ends)). The attributes decide about retries
+under `fancyRetryPolicy`:
 
 - A Transient failure is retried and not counted. If it is also Conflict, a Framework is retried after a delay.
 - A Permanent failure is not retried.
 - Any other failure counts against `maxRetryCount`.
 
-Codes -210, -220, -230 and -250 are never retried. -240, -241 and -261 are always retried, without a count or delay:
-once the Framework is resumed, Kueue admits it again, or at once.
+Codes -210, -220, -230 and -250 are never retried. -240, -241, -242 and -261 are always retried, without a count or
+delay: once the Framework is resumed, Kueue admits it again, or at once.
 
 A failed Pod is classified in this order; the first match wins:
 
@@ -60,13 +59,11 @@ A failed Pod is classified in this order; the first match wins:
 2. `podFailureSpec` of the [configuration](configuration.md), in order; without a configuration file, the shipped one
    below;
 3. -300 if no container failed, otherwise the exit code of the container that failed last, with the phrase
-   `ContainerUnrecognizedFailed`. One below 0, which Windows has, may look like a code below, and is none of them.
+   `ContainerUnrecognizedFailed`. One below 0, as on Windows, is none of the codes below.
 
-Native sidecars (init containers with `restartPolicy: Always`) do not count, because they end with their Pod. The
-status and the diagnostics of an unmatched Pod list them nevertheless.
-
-The diagnostics quote the matched fields: `Pod failed: PodPattern matched: {"reason":"Evicted","message":"…"}`. Without
-a match they quote the whole status of the Pod: `Pod failed: PodPattern unmatched: {…}`.
+Native sidecars (init containers with `restartPolicy: Always`) do not count. The diagnostics quote the matched fields,
+`Pod failed: PodPattern matched: {"reason":"Evicted","message":"…"}`, or the whole status of the Pod:
+`Pod failed: PodPattern unmatched: {…}`.
 
 Codes for your own entries: 1 to 128, 193 to 199, 220 to 255, and everything below -1399.
 
@@ -76,8 +73,9 @@ Codes for your own entries: 1 to 128, 193 to 199, 220 to 255, and everything bel
 SHIPPED: Final = """
 ## Codes of the shipped configuration
 
-From [default-config.yaml](../frameworkcontroller/config/default-config.yaml). A pattern for a reason matches the whole
-reason, in upper or lower case. -1008 to -1012 also apply to Pods that Kubernetes deletes ([below](#deleted-pods)).
+From [default-config.yaml](../frameworkcontroller/config/default-config.yaml). A reason is matched as a
+whole, in upper or lower case; of a container, with an exit code of 1 or more unless the row has others. -1008 to -1012
+also apply to Pods that Kubernetes deletes ([below](#deleted-pods)).
 """
 
 CASCADES: Final = """
@@ -180,9 +178,13 @@ def fields(whose: str, reason: Regex | None, message: Regex | None) -> list[str]
     return said
 
 
+ANY_FAILURE: Final = IntRange(min=1)
+"""Of all patterns with a reason and no other exit code."""
+
+
 def ranges(container: ContainerPattern) -> list[str]:
     code = container.code_range
-    return [f"exit code {range_text(code)}"] if code != IntRange() else []
+    return [f"exit code {range_text(code)}"] if code not in (IntRange(), ANY_FAILURE) else []
 
 
 def range_text(numbers: IntRange) -> str:

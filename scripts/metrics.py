@@ -20,16 +20,11 @@ from frameworkcontroller.manager.exposition import registry_of
 HEAD: Final = """\
 # Metrics
 
-This page is for authors of queries and alerts. It lists every metric that `/metrics` serves.
-[Monitoring](monitoring.md) describes scraping, the dashboard and the alerts.
+For authors of queries and alerts: every metric that `/metrics` serves ([scraping, dashboard, alerts](monitoring.md)).
 
-A counter or a gauge is one time series per combination of its labels; a histogram has `_bucket`, `_sum` and `_count`.
-All time series, except for some HTTP codes, exist from the start, at zero.
-
-No label holds the name of a namespace, Framework, role or Pod, or user input: a controller has a few hundred time
-series at any load. To identify a Framework, read the log, the Events, or the conditions of the Frameworks.
-
-`workqueue_*` and `leader_election_master_status` have client-go's names, so existing dashboards for controllers work.
+Time series exist from the start, at zero, except for some HTTP codes. No label of a controller holds the name of a
+namespace, Framework, role or Pod, or user input: it has a few hundred time series at any load. `workqueue_*` and
+`leader_election_master_status` have client-go's names.
 """
 
 SECTIONS: Final = {

@@ -1,4 +1,4 @@
-"""Lint prose: refuse the phrases of scripts/prose.txt, and wide lines, in pages, manifests, comments and strings.
+"""Lint prose: refuse the phrases of scripts/prose.txt, wide lines and long cells, in pages, manifests, comments, texts.
 
 Run as `python scripts/prose.py [PATH...]`; without paths it reads all of these. Code in Markdown is not prose. Of tests
 it reads docstrings, comments and the names of tests: their strings are data.
@@ -38,6 +38,14 @@ PATTERNS: Final = (
 TESTS: Final = ROOT / "tests"
 # Ruff holds code to 120 columns. Tables, headings, indented code and single long words may be wider.
 WIDTHS: Final = {".md": 150, ".yaml": 150}
+
+# A longer cell is a paragraph: it belongs below the table, or into a list.
+CELL: Final = 160
+CELL_END: Final = re.compile(r"(?<!\\)\|")
+LINKED: Final = re.compile(r"\]\([^)\s]+\)")
+CODE: Final = re.compile(r"(`[^`]+`(, )?)*")
+# Pages from `make docs`: the cells are the texts of the CRD, of the configuration and of metrics.
+GENERATED: Final = frozenset({"reference.md", "failure-codes.md", "metrics.md"})
 
 CODE_BLOCK: Final = re.compile(r"^( *)(```|~~~).*?(^ *\2|\Z)|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 # The heading of a section may be a question without its mark, and links refer to it.
@@ -140,7 +148,7 @@ def texts(path: Path) -> Iterator[Text]:
 
 def check(path: Path, phrases: Sequence[Phrase]) -> list[Finding]:
     """The listed phrases and the wide lines in a file, by line."""
-    findings = list(wide_lines(path))
+    findings = [*wide_lines(path), *wide_cells(path)]
     for text in texts(path):
         # One space for all white space, and where each line begins in the result.
         flat, starts, end = "", [], 0
@@ -167,6 +175,18 @@ def wide_lines(path: Path) -> Iterator[Finding]:
         wraps = line.lstrip().startswith("#") if path.suffix == ".yaml" else not UNWRAPPED.match(line)
         if len(line) > width and wraps:
             yield Finding(number, f"{len(line)} columns", f"wrap at {width}")
+
+
+def wide_cells(path: Path) -> Iterator[Finding]:
+    """Cells of tables that are too long for their column. Lists of code, and addresses of links, do not count."""
+    if path.suffix != ".md" or path.name in GENERATED:
+        return
+    for number, line in enumerate(CODE_BLOCK.sub(blanked_block, path.read_text()).splitlines(), 1):
+        if line.lstrip().startswith("|"):
+            for cell in CELL_END.split(line):
+                text = LINKED.sub("]", cell.strip())
+                if len(text) >= CELL and not CODE.fullmatch(text):
+                    yield Finding(number, f"a cell of {len(text)} characters", f"less than {CELL}, or a list")
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -13,7 +13,7 @@ import yaml
 
 from frameworkcontroller.api import hostlists, names
 from frameworkcontroller.api.codec import ADDED, COMPRESSION_THRESHOLD_BYTES
-from frameworkcontroller.api.fields import Time
+from frameworkcontroller.api.fields import Interned, Time
 from frameworkcontroller.api.status import AvoidedNode, RetryPolicyStatus, TaskAttemptStatus, TaskStatus
 from frameworkcontroller.machine.kernel.reasons import EventPolicy
 from frameworkcontroller.machine.parts import REASONS
@@ -24,7 +24,7 @@ HEAD: Final = f"""\
 # Reference
 
 This page describes every field of the Framework API, `{names.API_VERSION}`, kind `{names.KIND}`, as
-`kubectl explain framework.spec --recursive` does on a cluster. The [manual](manual.md) explains the use of the fields.
+`kubectl explain framework.spec --recursive` does on a cluster. [Write a Framework](write-a-framework.md) shows some.
 See also [completion codes](failure-codes.md), [states](states.md), [configuration](configuration.md),
 [events](events.md) and [metrics](metrics.md).
 
@@ -114,13 +114,15 @@ AVOIDED_NODES: Final = {
 }
 """The last fields of a Task's status."""
 
-TYPES: Final = {int: "integer", str: "string", bool: "boolean", Time: "time", tuple[AvoidedNode, ...]: "list"}
+TYPES: Final = {
+    int: "integer", str: "string", Interned: "string", bool: "boolean", Time: "time", tuple[AvoidedNode, ...]: "list",
+}  # fmt: skip
 
 TASKS: Final = f"""
 ### One of taskStatuses
 
 With `largeFrameworkCompression: true`, `taskRoleStatuses` whose JSON has {COMPRESSION_THRESHOLD_BYTES:,} bytes or more
-is null, and `taskRoleStatusesCompressed` replaces it ([large Frameworks](manual.md#large-frameworks)).
+is null, and `taskRoleStatusesCompressed` replaces it ([large Frameworks](write-a-framework.md#large-frameworks)).
 """
 
 CONDITIONS: Final = """
@@ -146,6 +148,16 @@ CONDITION: Final[tuple[tuple[str, str], ...]] = (
         "`QuotaReserved`, `Admitted`",
         "Kueue has reserved quota for it, and has admitted it; reason and message are Kueue's until then. Absent "
         "without a queue",
+    ),
+    (
+        "`Available`",
+        "each TaskRole with `readyTaskCount` has at least `taskNumber` minus `maxUnavailable` ready Tasks (without "
+        "RollingUpdate all), and at least one. Absent without such a TaskRole",
+    ),
+    (
+        "`Updated`",
+        "all Tasks of TaskRoles with RollingUpdate, from `partition` on, have the template of the spec, and were ready "
+        "with it. Absent without such a TaskRole",
     ),
     (
         "`ProgressUnavailable`",
@@ -233,8 +245,10 @@ The host lists of one template may have {hostlists.MAX_BYTES:,} bytes together, 
 """
 
 NETWORK: Final = """
-With `network`, the Framework also owns a headless Service, named as `subdomain` says. If the spec has `network` or
-`coordinator`, these [placeholders](manual.md#what-is-put-into-a-pod) count, too; a running Pod keeps its values:
+With `network`, the Framework also owns a headless Service, named as `subdomain` says; for each entry of
+`network.services` a Service, and for each TaskRole with `disruptionBudget` a PodDisruptionBudget, both named
+FRAMEWORK-TASKROLE. If the spec has `network` or `coordinator`, these
+[placeholders](write-a-framework.md#what-is-put-into-a-pod) count, too; a running Pod keeps its values:
 
 | placeholder | value |
 |---|---|
@@ -246,7 +260,9 @@ A claim of `volumeClaimTemplates` has the labels `{names.FRAMEWORK_NAME}`, `{nam
 annotation `{names.WHEN_SCALED}`: the policy that counts when its Task leaves. With `whenDeleted: Delete`, the
 Framework owns it.
 
-The rest of the Pod is the template of its TaskRole, [with a few changes](manual.md#what-is-put-into-a-pod).
+With `updateStrategy.type: RollingUpdate`, a Pod has the label `{names.TEMPLATE_HASH}`: the hash of its template.
+
+The rest of the Pod is the template of its TaskRole, [with a few changes](write-a-framework.md#what-is-put-into-a-pod).
 
 ## Invalid input
 
@@ -258,6 +274,11 @@ BAD_INPUT: Final[tuple[tuple[str, str], ...]] = (
     (
         "a field of the spec that is out of its bounds, or two TaskRoles of one name",
         "the API server refuses it and names field and value",
+    ),
+    (
+        "an entry of `network.services` for an unknown TaskRole or twice for one, a port that is there twice or has no "
+        "name, or a name of a Service that is too long, starts with a digit or equals `subdomain`",
+        "`Stalled`, `InvalidSpec`, which names field and value, before anything is created",
     ),
     (
         "two claims of one name in a TaskRole",
@@ -314,6 +335,8 @@ def described(text: str) -> str:
 
 def kind(schema: Mapping[str, Any]) -> str:
     """The type of a field."""
+    if schema.get("x-kubernetes-int-or-string"):
+        return "integer or string"
     told = "time" if schema.get("format") == "date-time" else str(schema["type"])
     if told == "array":
         items = str(schema["items"]["type"])

@@ -26,12 +26,9 @@ MEANING: Final = {
 HEAD: Final = """\
 # States
 
-This page lists the states and their transitions. The [manual](manual.md#concepts) introduces states;
-[lifecycle](lifecycle.md) has the rule of each transition.
-
-Frameworks and Tasks have the same states. "The object" is the ConfigMap of a FrameworkAttempt or the Pod of a
-TaskAttempt. States that are never observed are skipped. There are no other transitions: this page is generated from the
-table in `machine/kernel/states.py`, which every change of a state consults.
+The states of Frameworks and Tasks and all of their transitions ([introduction](write-a-framework.md#concepts),
+[rule of each transition](lifecycle.md)). "The object" is the ConfigMap of a FrameworkAttempt or the Pod of a
+TaskAttempt. States that are never observed are skipped.
 """
 
 

@@ -25,6 +25,7 @@ from frameworkcontroller.api.completion import CompletionStatus, DecidedRule, Po
 from frameworkcontroller.api.problems import Problem, ProblemError
 from frameworkcontroller.api.status import (
     AdmissionStatus,
+    AutoscalingStatus,
     Condition,
     FirstFailure,
     FrameworkAttemptStatus,
@@ -206,11 +207,17 @@ def _encode_roles(framework: str, roles: list[TaskRoleStatus]) -> bytes:
                 "instanceUID": role.instance_uid,
                 "podGracefulDeletionTimeoutSec": role.pod_graceful_deletion_timeout_sec,
                 **_added(role),
+                **_counts(role),
                 "taskStatuses": [orjson.Fragment(encode_task(framework, role.name, task)) for task in role.tasks],
             }
             for role in roles
         ]
     )
+
+
+def _counts(role: TaskRoleStatus) -> dict[str, int]:
+    found = {"readyTaskCount": role.ready_task_count, "updatedTaskCount": role.updated_task_count}
+    return {key: count for key, count in found.items() if count is not None}
 
 
 def encode_task(framework: str, role: str, task: TaskStatus) -> bytes:
@@ -330,6 +337,15 @@ def _notice(notice: NoticeStatus) -> dict[str, Any]:
         "reason": notice.reason,
         "time": format_time(notice.time),
         "deadline": format_time(notice.deadline),
+    }
+
+
+def _autoscaling(autoscaling: AutoscalingStatus) -> dict[str, Any]:
+    return {
+        "taskNumber": autoscaling.task_number,
+        # API servers of 2020 take an empty text for null.
+        **_not_empty({"scalerID": autoscaling.scaler_id}),
+        "scalerGeneration": autoscaling.scaler_generation,
     }
 
 
@@ -499,6 +515,7 @@ _schema: Final = fields.Schema(
         "pod_uid": "podUID",
         "retry": "retryPolicyStatus",
         "roles": "taskRoleStatuses",
+        "scaler_id": "scalerID",
         "task_attempt_id": "taskAttemptID",
         "tasks": "taskStatuses",
         "type_name": "type.name",
@@ -530,6 +547,7 @@ ADDED: Final[Mapping[type, tuple[fields.AddedField, ...]]] = {
 
 _ENCODERS: Final[Mapping[Any, Callable[[Any], Any]]] = {
     AdmissionStatus: _admission,
+    AutoscalingStatus: _autoscaling,
     ProgressStatus: _progress,
     NoticeStatus: _notice,
     DecidedRule: _decided_rule,

@@ -22,7 +22,7 @@ PERMANENT: Final = "Permanent"
 UNKNOWN: Final = "Unknown"
 
 CATEGORIES: Final = (SUCCEEDED, TRANSIENT, TRANSIENT + CONFLICT, PERMANENT, UNKNOWN)
-"""The categories of retry policies (docs/manual.md, Retry): unknown is a failure without a known attribute."""
+"""The categories of retry policies (docs/failures-and-retries.md, "Retry"). Unknown: a failure of no known kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,7 @@ FRAMEWORK_ATTEMPT_COMPLETION = _predefined(-220, "FrameworkAttemptCompletion", F
 DELETE_TASK_REQUESTED = _predefined(-230, "DeleteTaskRequested", FAILED, PERMANENT)
 FRAMEWORK_SUSPEND_REQUESTED = _predefined(-240, "FrameworkSuspendRequested", FAILED, TRANSIENT)
 FRAMEWORK_EVICTED = _predefined(-241, "FrameworkEvicted", FAILED, TRANSIENT)
+TASK_TEMPLATE_UPDATED = _predefined(-242, "TaskTemplateUpdated", FAILED, TRANSIENT)
 FRAMEWORK_ACTIVE_DEADLINE_EXCEEDED = _predefined(-250, "FrameworkActiveDeadlineExceeded", FAILED, PERMANENT)
 NO_PROGRESS = _predefined(-252, "NoProgress", FAILED, TRANSIENT)
 TASK_PRE_RUNNING_DEADLINE_EXCEEDED = _predefined(-260, "TaskPreRunningDeadlineExceeded", FAILED, TRANSIENT, CONFLICT)
@@ -92,8 +93,15 @@ CONTAINER_UNRECOGNIZED_FAILED_PHRASE: Final = "ContainerUnrecognizedFailed"
 RESERVED: Final = (range(-999, 1), range(200, 220))
 """Codes that podFailureSpec may not define: they belong to the contract with containers and clients."""
 
-ALWAYS_RETRIED: Final = frozenset({FRAMEWORK_SUSPEND_REQUESTED.code, FRAMEWORK_EVICTED.code, TASK_NODE_GIVEN_UP.code})
-"""Codes of attempts that are retried at once, without being counted. The last one is of Tasks."""
+ALWAYS_RETRIED: Final = frozenset(
+    {
+        FRAMEWORK_SUSPEND_REQUESTED.code,
+        FRAMEWORK_EVICTED.code,
+        TASK_TEMPLATE_UPDATED.code,
+        TASK_NODE_GIVEN_UP.code,
+    }
+)
+"""Codes of attempts that are retried at once, without being counted. The last two are of Tasks."""
 
 NEVER_RETRIED: Final = frozenset(
     {
@@ -103,7 +111,7 @@ NEVER_RETRIED: Final = frozenset(
         FRAMEWORK_ACTIVE_DEADLINE_EXCEEDED.code,
     }
 )
-"""Codes of attempts that no policy retries (docs/manual.md, Retry, rule 1)."""
+"""Codes of attempts that no policy retries (docs/failures-and-retries.md, "Retry", rule 1)."""
 
 REQUESTED: Final = NEVER_RETRIED - {FRAMEWORK_ACTIVE_DEADLINE_EXCEEDED.code} | ALWAYS_RETRIED
 """Codes of attempts that ended on request."""

@@ -1,6 +1,6 @@
 """Records of the history: one line of JSON for each state that the controller is about to forget.
 
-Source: docs/manual.md, "History". A record is identified by its attempt. It is delivered at least once, and the same
+Source: docs/history-records.md. A record is identified by its attempt. It is delivered at least once, and the same
 attempt may come again in a later state: of records with the same id, the one with the trigger of the latest of
 `STAGES` counts, and of several the one with the latest ``time``. A record of a log (`Trigger.POD_LOG`) has the id of
 its Pod, and is identified by it with the container and its run.

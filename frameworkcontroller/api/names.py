@@ -1,7 +1,7 @@
 """Names of the wire contract: the API group, FC_ keys, object names and instance UIDs.
 
-Source: docs/manual.md#what-is-put-into-a-pod. Clients split names of Pods at ``-`` and select by the labels, so
-nothing here may change.
+Source: docs/write-a-framework.md#what-is-put-into-a-pod. Clients split names of Pods at ``-`` and select by the
+labels, so nothing here may change.
 """
 
 from __future__ import annotations
@@ -57,6 +57,12 @@ PODGROUP_IDENTITY = CONFIGMAP_IDENTITY
 SERVICE_IDENTITY = (FRAMEWORK_UID,)
 """Annotations that identify the Framework of a Service."""
 
+SCALER_ID = f"{GROUP}/scaler-id"
+"""Annotation of a FrameworkRoleScaler: the id in the status of its role. Another one is outdated, and never read."""
+
+SCALER_IDENTITY = (FRAMEWORK_UID, SCALER_ID)
+"""Annotations that identify the role of a FrameworkRoleScaler."""
+
 CLAIM_IDENTITY = (FRAMEWORK_NAMESPACE, FRAMEWORK_NAME, TASKROLE_NAME, TASK_INDEX)
 """Annotations that identify the Task of a volume claim, for all Frameworks of that name."""
 
@@ -68,6 +74,15 @@ SERVICE_PATTERN = r"^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$"
 
 LABEL_PATTERN = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 """Pattern of the names of volumes."""
+
+PORT_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+"""Pattern of the names of a Service's ports."""
+
+APP_PROTOCOL_PATTERN = (
+    r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*/)?"
+    r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$"
+)
+"""Pattern of the protocol of an application."""
 
 SUBDOMAIN_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 """Pattern of the names of most objects."""
@@ -86,6 +101,9 @@ RULES = {
     "first or last",
     SUBDOMAIN_PATTERN: "must be the name of an object: lower case letters, digits, dashes and dots, none of these "
     "two at an end",
+    PORT_PATTERN: "must be the name of a port: lower case letters, digits and dashes, at most 63 of them, no dash "
+    "first or last",
+    APP_PROTOCOL_PATTERN: "must be the name of a protocol, such as http or kubernetes.io/h2c",
     LABEL_KEY_PATTERN: "must be the key of a label, such as topology.kubernetes.io/zone",
 }
 """The patterns in words, for error messages."""
@@ -161,15 +179,20 @@ TOKEN_FILE = "token"  # noqa: S105 - a name
 """The volume of Pods that report progress or see a notice, where it is mounted, and the token in it. A template that
 has one of both gets them with a number at the end. The other files are keys of the ConfigMap."""
 
+TEMPLATE_HASH = f"{GROUP}/template-hash"
+"""Label of the Pods of a role with RollingUpdate: the hash of the template that the Pod was created from."""
+
 LAST_CHECKPOINT = f"{GROUP}/last-checkpoint-time"
 """Annotation of the Workload and the PodGroups of an attempt, for schedulers that choose whom to preempt."""
 
 SNAPSHOT_MARK = "ObjectSnapshot: "
-"""In a log line, the JSON of an object follows this mark (docs/manual.md, History)."""
+"""In a log line, the JSON of an object follows this mark (docs/history-records.md)."""
 
 _NAME = re.compile(NAME_PATTERN)
 _SERVICE = re.compile(SERVICE_PATTERN)
 _LABEL = re.compile(LABEL_PATTERN)
+_MAX_PORT_NAME = 15
+_PORT = re.compile(r"(?=.*[a-z])(?!.*--)[a-z0-9]([-a-z0-9]{0,13}[a-z0-9])?")
 
 
 def is_valid_name(name: str) -> bool:
@@ -180,6 +203,11 @@ def is_valid_name(name: str) -> bool:
 def is_valid_service(name: str) -> bool:
     """Whether ``name`` is a valid name of Services."""
     return _SERVICE.fullmatch(name) is not None
+
+
+def is_port_name(name: str) -> bool:
+    """Whether ``name`` is a valid name of a container's port."""
+    return len(name) <= _MAX_PORT_NAME and _PORT.fullmatch(name) is not None
 
 
 def is_label(name: str) -> bool:
@@ -202,9 +230,19 @@ def framework_of(name: str) -> str:
     return name.partition("-")[0]
 
 
+def scaler_name(framework: str, role: str) -> str:
+    """Name of the FrameworkRoleScaler of a role."""
+    return f"{framework}-{role}"
+
+
 def pod_name(framework: str, role: str, index: int) -> str:
     """Name of the Pod of Task ``index`` of ``role``: the same for all attempts, which ensures C1."""
     return f"{framework}-{role}-{index}"
+
+
+def role_object(framework: str, role: str) -> str:
+    """Name of the Service and of the disruption budget of a role. No two roles have the same one."""
+    return f"{framework}-{role}"
 
 
 def claim_name(claim: str, framework: str, role: str, index: int) -> str:

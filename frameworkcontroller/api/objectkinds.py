@@ -8,14 +8,20 @@ from enum import StrEnum
 from typing import Any, Final, Self
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.objects import CompanionRecord, claim_record, service_record
+from frameworkcontroller.api.objects import (
+    CompanionRecord,
+    budget_record,
+    claim_record,
+    scaler_record,
+    service_record,
+)
 from frameworkcontroller.api.podgroups import (
     IMMUTABLE_VERSION,
     coscheduling_podgroup_record,
     podgroup_record,
     volcano_podgroup_record,
 )
-from frameworkcontroller.api.resources import FRAMEWORKS
+from frameworkcontroller.api.resources import FRAMEWORKS, ROLE_SCALERS
 from frameworkcontroller.api.workloads import workload_record
 from frameworkcontroller.kube import resources
 from frameworkcontroller.kube.resources import Resource
@@ -29,6 +35,7 @@ class Companion:
     ``older_versions``: of an API that a cluster may not serve, the older versions of its resource, the best first; None
     for an API that all clusters serve.
     ``is_indexed``: a Framework has several, which are found by its key.
+    ``is_own``: of this project. The controller installs their CRD if it is not served.
     ``of_queues``: watched from the start, and only if the configuration has queues. Frameworks may be gone whose
     Workloads still have quota. The others are watched from the first Framework on that needs one.
     """
@@ -36,6 +43,7 @@ class Companion:
     decode: Callable[[Mapping[str, Any]], CompanionRecord]
     older_versions: tuple[str, ...] | None = None
     is_indexed: bool = False
+    is_own: bool = False
     of_queues: bool = False
 
 
@@ -75,6 +83,18 @@ class Kind(StrEnum):
     POD = "Pod", resources.PODS, names.POD_IDENTITY, None, True
     NODE = "Node", resources.NODES
     SERVICE = "Service", resources.SERVICES, names.SERVICE_IDENTITY, Companion(service_record)
+    ROLE_SCALER = (
+        "FrameworkRoleScaler",
+        ROLE_SCALERS,
+        names.SCALER_IDENTITY,
+        Companion(scaler_record, older_versions=(), is_own=True),
+    )
+    DISRUPTION_BUDGET = (
+        "PodDisruptionBudget",
+        resources.PODDISRUPTIONBUDGETS,
+        names.SERVICE_IDENTITY,
+        Companion(budget_record, older_versions=("v1beta1",)),
+    )
     VOLUME_CLAIM = (
         "PersistentVolumeClaim",
         resources.PERSISTENTVOLUMECLAIMS,

@@ -191,6 +191,10 @@ class PodRecord(_OwnedRecord):
     """The runs with a log, init containers last; empty unless decoded with them."""
     scheduled_time: int | None = None
     """When it got its node, by the clock of the scheduler."""
+    ready_time: int | None = None
+    """When it became ready, by the clock of its kubelet; None while it is not."""
+    template_hash: str = ""
+    """The hash of the template that it was created from, "" if its role had no RollingUpdate."""
 
     @property
     def inputs(self) -> tuple[object, ...]:
@@ -218,15 +222,35 @@ class PodRecord(_OwnedRecord):
 
 @dataclass(slots=True, frozen=True)
 class CompanionRecord(_OwnedRecord):
-    """An object with the label of a Framework, except ConfigMap and Pods. ``framework``: its controller, "" if none."""
+    """An object with the label of a Framework, except ConfigMap and Pods. ``framework``: its controller, "" if none.
+
+    ``content``: the fields of its spec that the controller changes, "" if it changes none.
+    """
 
     framework: str = ""
     kind: str = "Service"
+    content: str = ""
 
     @property
     def inputs(self) -> tuple[object, ...]:
         """The fields whose change is an event."""
-        return (self.identity,)
+        return self.identity, self.content
+
+
+@dataclass(slots=True, frozen=True)
+class ScalerRecord(CompanionRecord):
+    """A FrameworkRoleScaler. ``replicas``: the wanted number, None if it has none. ``shown``, ``selector``: status."""
+
+    kind: str = "FrameworkRoleScaler"
+    replicas: int | None = None
+    generation: int = 0
+    shown: int | None = None
+    selector: str = ""
+
+    @property
+    def inputs(self) -> tuple[object, ...]:
+        """The fields whose change is an event."""
+        return self.identity, self.replicas
 
 
 @dataclass(slots=True, frozen=True)
@@ -361,7 +385,7 @@ def pod_record(body: Mapping[str, Any], *, runs: bool = False) -> PodRecord:
             for listed in ("initContainerStatuses", "containerStatuses")
             for item in status.get(listed) or ()
         )
-    conditions, disruption, ready, scheduled = _conditions(
+    conditions, disruption, ready, ready_time, scheduled = _conditions(
         status, whole=phase in ENDED_PHASES or "deletionTimestamp" in metadata
     )
     return PodRecord(
@@ -383,6 +407,8 @@ def pod_record(body: Mapping[str, Any], *, runs: bool = False) -> PodRecord:
         trouble=None if phase in ENDED_PHASES else trouble_of(spec, status),
         runs=_runs(spec, status, ended=phase in ENDED_PHASES) if runs and spec.get("nodeName") else (),
         scheduled_time=scheduled,
+        ready_time=ready_time,
+        template_hash=sys.intern(fields.text(metadata.get("labels") or {}, names.TEMPLATE_HASH)),
     )
 
 
@@ -402,22 +428,57 @@ def configmap_record(body: Mapping[str, Any]) -> ConfigMapRecord:
     return ConfigMapRecord(*owned, created, progress, names.CA_KEY in data, shown)
 
 
-def companion_decoder(kind: str, identity: tuple[str, ...]) -> Callable[[Mapping[str, Any]], CompanionRecord]:
-    """Return the decoder of objects that need only a name and an owner, a Framework.
+def companion_decoder(
+    kind: str, identity: tuple[str, ...], content: Callable[[Mapping[str, Any]], str]
+) -> Callable[[Mapping[str, Any]], CompanionRecord]:
+    """Return the decoder of objects that need only a name, an owner, a Framework, and content.
 
-    ``identity``: names of the identity annotations.
+    ``identity``: names of the identity annotations. ``content``: of a spec.
     """
 
     @decoder_of(kind)
     def decode(body: Mapping[str, Any]) -> CompanionRecord:
-        metadata = body["metadata"]
-        return CompanionRecord(*owned_fields(metadata, identity), framework=framework_in(metadata), kind=kind)
+        metadata, found = body["metadata"], content(body.get("spec") or {})
+        owned = owned_fields(metadata, identity)
+        return CompanionRecord(*owned, framework=framework_in(metadata), kind=kind, content=found)
 
     return decode
 
 
-service_record: Final = companion_decoder("Service", names.SERVICE_IDENTITY)
+def service_content(spec: Mapping[str, Any]) -> str:
+    """The ports in the spec of a Service, without fields that an API server adds."""
+    ports = spec.get("ports") or ()
+    return "; ".join(
+        f"{port.get('name') or ''} {port['port']} {port.get('targetPort') or port['port']} "
+        f"{port.get('protocol') or 'TCP'} {port.get('appProtocol') or ''}"
+        for port in ports
+    )
+
+
+def budget_content(spec: Mapping[str, Any]) -> str:
+    """The minimum in the spec of a PodDisruptionBudget."""
+    return str(spec.get("minAvailable"))
+
+
+service_record: Final = companion_decoder("Service", names.SERVICE_IDENTITY, service_content)
 """The record of a Service. Raises ObjectError if it is invalid."""
+
+budget_record: Final = companion_decoder("PodDisruptionBudget", names.SERVICE_IDENTITY, budget_content)
+"""The record of a PodDisruptionBudget. Raises ObjectError if it is invalid."""
+
+
+@decoder_of("FrameworkRoleScaler")
+def scaler_record(body: Mapping[str, Any]) -> ScalerRecord:
+    """The record of a FrameworkRoleScaler. Raises ObjectError if it is invalid."""
+    metadata, status = body["metadata"], body.get("status") or {}
+    return ScalerRecord(
+        *owned_fields(metadata, names.SCALER_IDENTITY),
+        framework=framework_in(metadata),
+        replicas=fields.maybe_number(body.get("spec") or {}, "replicas"),
+        generation=fields.number(metadata, "generation"),
+        shown=fields.maybe_number(status, "replicas"),
+        selector=fields.text(status, "selector"),
+    )
 
 
 @decoder_of("PersistentVolumeClaim")
@@ -558,18 +619,19 @@ def owned_fields(metadata: Mapping[str, Any], wanted: tuple[str, ...]) -> tuple[
 
 def _conditions(
     status: Mapping[str, Any], *, whole: bool
-) -> tuple[tuple[PodCondition, ...], Disruption | None, bool, int | None]:
-    """The conditions to keep, why Kubernetes deletes the Pod, whether it is ready, and when it was scheduled.
+) -> tuple[tuple[PodCondition, ...], Disruption | None, bool, int | None, int | None]:
+    """The conditions to keep, why Kubernetes deletes the Pod, whether it is ready, since when, and when it got a node.
 
     One pass, as Pods are many.
     """
     kept: list[tuple[str, str, str]] = []
     disrupted: Mapping[str, Any] | None = None
-    ready, scheduled = False, None
+    ready, ready_time, scheduled = False, None, None
     for item in status.get("conditions") or ():
         kind = item.get("type")
         if kind == "Ready":
-            ready = ready or item.get("status") == "True"
+            if item.get("status") == "True":
+                ready, ready_time = True, fields.maybe_time(item, "lastTransitionTime")
         elif kind == "PodScheduled" and item.get("status") == "True":
             scheduled = fields.maybe_time(item, "lastTransitionTime")
         elif kind == DISRUPTION_TARGET and disrupted is None and item.get("status") == "True":
@@ -580,6 +642,7 @@ def _conditions(
         _made_conditions(tuple(kept)) if kept else (),
         None if disrupted is None else _disruption(disrupted),
         ready,
+        ready_time,
         scheduled,
     )
 

@@ -10,6 +10,10 @@ from frameworkcontroller.api.status import FrameworkStatus, Phase, State, TaskSt
 QUEUE_CONDITIONS: Final = ("QuotaReserved", "Admitted")
 """One of them is False while a queue has not admitted the attempt."""
 
+AVAILABLE_CONDITION: Final = "Available"
+UPDATED_CONDITION: Final = "Updated"
+"""The condition of Frameworks whose ready Tasks are counted, and the one of Frameworks with RollingUpdate."""
+
 BEFORE_RUNNING: Final = frozenset({State.CREATION_PENDING, State.CREATION_REQUESTED, State.PREPARING})
 ENDING: Final = frozenset({State.DELETION_PENDING, State.DELETION_REQUESTED, State.DELETING})
 _NOT_BEGUN: Final = frozenset({State.CREATION_PENDING, State.ATTEMPT_COMPLETED})

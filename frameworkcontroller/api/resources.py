@@ -1,4 +1,4 @@
-"""The API resource of Frameworks."""
+"""The API resources of this project."""
 
 from __future__ import annotations
 
@@ -8,3 +8,5 @@ from frameworkcontroller.api import names
 from frameworkcontroller.kube.resources import Resource
 
 FRAMEWORKS: Final = Resource(names.GROUP, names.VERSION, names.PLURAL, names.KIND)
+
+ROLE_SCALERS: Final = Resource(names.GROUP, names.VERSION, "frameworkrolescalers", "FrameworkRoleScaler")

@@ -6,14 +6,26 @@ a permanently failed job. Null means the default, because clients send it.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+import orjson
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
 from frameworkcontroller.api import hostlists, names
 from frameworkcontroller.api.completion import FailureAction
@@ -53,6 +65,15 @@ MAX_LABEL_KEY = 317
 
 MAX_SUBDOMAIN = 253
 """Characters of a DNS subdomain, which names of objects are."""
+
+MAX_SERVICES = 100
+"""Roles with a Service of their own."""
+
+MAX_SERVICE_PORTS = 64
+"""For each Service."""
+
+MAX_BUDGETS = 100
+"""Roles with a disruption budget."""
 
 MAX_CLAIMS = 20
 """For each role. With a bound, API servers accept the rule that the templates are immutable."""
@@ -256,6 +277,12 @@ class TaskSpec(_SpecModel):
     pod: Packed = Packed({})
 
     @cached_property
+    def template_hash(self) -> str:
+        """Hash of ``pod``, whose placeholders are not replaced: no rescale changes it, and no order of keys."""
+        text = orjson.dumps(self.pod.decoded(), option=orjson.OPT_SORT_KEYS)
+        return hashlib.blake2b(text, digest_size=8).hexdigest()
+
+    @cached_property
     def has_own_hostname(self) -> bool:
         """Whether the template sets the hostname or subdomain of the Pods, which then stay as they are."""
         return bool(self.in_spec("hostname") or self.in_spec("subdomain"))
@@ -307,8 +334,79 @@ class ClaimRetentionPolicy(_SpecModel):
     when_scaled: Annotated[ClaimRetention, Field(strict=False)] = ClaimRetention.RETAIN
 
 
+class DisruptionBudget(_SpecModel):
+    """How many Tasks of a role evictions may make unavailable at a time."""
+
+    max_unavailable: Annotated[int, Field(ge=0, le=INT32_MAX)]
+
+
+class UpdateType(StrEnum):
+    """When Tasks get a changed template: with their next attempt, or a few at a time, whose attempts end for it."""
+
+    ON_DELETE = "OnDelete"
+    ROLLING_UPDATE = "RollingUpdate"
+
+
+_PERCENTAGE: Final = re.compile(r"([1-9][0-9]?|100)%")
+
+
+def _number_or_percentage(value: Any) -> int | str:
+    is_number = type(value) is int and 1 <= value <= INT32_MAX
+    if not (is_number or (isinstance(value, str) and _PERCENTAGE.fullmatch(value))):
+        raise ProblemError(Problem((), "must be a number from 1 on, or a percentage from 1% to 100%", value))
+    found: int | str = value
+    return found
+
+
+class RollingUpdate(_SpecModel):
+    """``max_unavailable``: of the role's Tasks, as a number or a percentage. ``partition``: the first updated index."""
+
+    max_unavailable: Annotated[int | str, PlainValidator(_number_or_percentage, json_schema_input_type=int | str)] = 1
+    partition: Annotated[int, Field(ge=0, le=INT32_MAX)] = 0
+
+    def limit(self, task_number: int) -> int:
+        """The number of Tasks that may be unavailable. A percentage is rounded down, and at least 1."""
+        if isinstance(self.max_unavailable, int):
+            return self.max_unavailable
+        return max(1, task_number * int(self.max_unavailable[:-1]) // 100)
+
+
+class UpdateStrategy(_SpecModel):
+    """How a changed template reaches the Tasks of a role."""
+
+    type: Annotated[UpdateType, Field(strict=False)] = UpdateType.ON_DELETE
+    rolling_update: RollingUpdate | None = None
+
+    @model_validator(mode="after")
+    def _fits_its_type(self) -> UpdateStrategy:
+        if self.rolling_update is not None and self.type is not UpdateType.ROLLING_UPDATE:
+            raise ProblemError(Problem(("rollingUpdate",), f"must only be set with type {UpdateType.ROLLING_UPDATE}"))
+        return self
+
+
+class Autoscaling(_SpecModel):
+    """The bounds between which a FrameworkRoleScaler sets the number of Tasks."""
+
+    min_tasks: Annotated[int, Field(ge=0, le=MAX_TASK_NUMBER)] = 1
+    max_tasks: Annotated[int, Field(ge=1, le=MAX_TASK_NUMBER)]
+
+    @model_validator(mode="after")
+    def _bounds_are_in_order(self) -> Autoscaling:
+        if self.max_tasks < self.min_tasks:
+            text = f"must not be below minTasks ({self.min_tasks})"
+            raise ProblemError(Problem(("maxTasks",), text, self.max_tasks))
+        return self
+
+    def bounded(self, number: int) -> int:
+        """The number, or the bound that it exceeds."""
+        return max(self.min_tasks, min(self.max_tasks, number))
+
+
 class TaskRoleSpec(_SpecModel):
-    """A group of equal Tasks. ``depends_on``: must hold once before an attempt's first Pod is created."""
+    """A group of equal Tasks. ``depends_on``: must hold once before an attempt's first Pod is created.
+
+    ``min_ready_seconds``: how long the Pod of a Task has to be ready for the Task to be available.
+    """
 
     name: Annotated[str, StringConstraints(pattern=names.NAME_PATTERN)]
     task_number: Annotated[int, Field(ge=0, le=MAX_TASK_NUMBER)] = 1
@@ -318,7 +416,27 @@ class TaskRoleSpec(_SpecModel):
         tuple[ClaimTemplate, ...], Field(strict=False, max_length=MAX_CLAIMS, fail_fast=True)
     ] = ()
     persistent_volume_claim_retention_policy: ClaimRetentionPolicy = ClaimRetentionPolicy()
+    disruption_budget: DisruptionBudget | None = None
+    update_strategy: UpdateStrategy = UpdateStrategy()
+    min_ready_seconds: Annotated[int, Field(ge=0, le=INT32_MAX)] = 0
+    autoscaling: Autoscaling | None = None
     task: TaskSpec = TaskSpec()
+
+    @property
+    def rolling_update(self) -> RollingUpdate | None:
+        """How attempts end for a changed template, None if they do not."""
+        strategy = self.update_strategy
+        return None if strategy.type is UpdateType.ON_DELETE else strategy.rolling_update or RollingUpdate()
+
+    @property
+    def counts_ready(self) -> bool:
+        """Whether a field of the role needs the number of its ready Tasks, which the status then shows."""
+        return self.rolling_update is not None or self.min_ready_seconds > 0
+
+    @property
+    def most_tasks(self) -> int:
+        """The largest number of Tasks that the role may have."""
+        return self.task_number if self.autoscaling is None else self.autoscaling.max_tasks
 
     @model_validator(mode="after")
     def _claim_names_are_unique(self) -> TaskRoleSpec:
@@ -331,12 +449,72 @@ class TaskRoleSpec(_SpecModel):
         return self
 
 
+class Protocol(StrEnum):
+    """The protocol of a port."""
+
+    TCP = "TCP"
+    UDP = "UDP"
+    SCTP = "SCTP"
+
+
+_PortNumber = Annotated[int, Field(ge=1, le=65535)]
+
+
+def _target_port(value: Any) -> Any:
+    if isinstance(value, bool) or not (names.is_port_name(value) if isinstance(value, str) else value in _PORTS):
+        text = "must be the number of a port, 1 to 65535, or the name of a container's port"
+        raise ProblemError(Problem((), text, value))
+    return value
+
+
+_PORTS: Final = range(1, 65536)
+
+
+class ServicePort(_SpecModel):
+    """A port of a Service. ``target_port``: of the Pods, by number or the container's name for it; None: ``port``."""
+
+    name: Annotated[str, StringConstraints(pattern=names.PORT_PATTERN)] | None = None
+    port: _PortNumber
+    target_port: Annotated[int | str, BeforeValidator(_target_port)] | None = None
+    protocol: Annotated[Protocol, Field(strict=False)] = Protocol.TCP
+    app_protocol: (
+        Annotated[str, StringConstraints(pattern=names.APP_PROTOCOL_PATTERN, max_length=MAX_LABEL_KEY)] | None
+    ) = None
+
+
+class RoleService(_SpecModel):
+    """A Service with one address for the Pods of a role that are ready."""
+
+    task_role: Annotated[str, StringConstraints(pattern=names.NAME_PATTERN)]
+    ports: Annotated[
+        tuple[ServicePort, ...], Field(strict=False, min_length=1, max_length=MAX_SERVICE_PORTS, fail_fast=True)
+    ]
+
+    @model_validator(mode="after")
+    def _ports_differ(self) -> RoleService:
+        numbers: dict[tuple[int, Protocol], int] = {}
+        by_name: dict[str, int] = {}
+        for position, one in enumerate(self.ports):
+            if (first := numbers.setdefault((one.port, one.protocol), position)) != position:
+                raise ProblemError(Problem(("ports", position, "port"), f"is already in ports[{first}]", one.port))
+            if one.name is None and len(self.ports) > 1:
+                raise ProblemError(Problem(("ports", position, "name"), "must be set, as there are several ports"))
+            if one.name is not None and (first := by_name.setdefault(one.name, position)) != position:
+                text = f"is already the name of ports[{first}]"
+                raise ProblemError(Problem(("ports", position, "name"), text, one.name))
+        return self
+
+
 class Network(_SpecModel):
-    """Host names of Pods, by a headless Service. ``subdomain`` None: the name of the Framework."""
+    """Host names of Pods, by a headless Service, and addresses of roles.
+
+    ``subdomain`` None: the name of the Framework.
+    """
 
     enable_dns_hostnames: bool = Field(default=True, alias="enableDNSHostnames")
     subdomain: Annotated[str, StringConstraints(pattern=names.SERVICE_PATTERN)] | None = None
     publish_not_ready_addresses: bool = True
+    services: Annotated[tuple[RoleService, ...], Field(strict=False, max_length=MAX_SERVICES, fail_fast=True)] = ()
 
 
 class Coordinator(_SpecModel):
@@ -468,8 +646,8 @@ class FrameworkSpec(_SpecModel):
             if seen.setdefault(role.name, position) != position:
                 text = f"is already the name of taskRoles[{seen[role.name]}]"
                 raise ProblemError(Problem(("taskRoles", position, "name"), text, role.name))
-        if self.task_count > MAX_TASK_COUNT:
-            text = f"{self.task_count} Tasks in all, where no status has room for more than {MAX_TASK_COUNT}"
+        if (most := sum(role.most_tasks for role in self.task_roles)) > MAX_TASK_COUNT:
+            text = f"{most} Tasks in all, where no status has room for more than {MAX_TASK_COUNT}"
             raise ProblemError(Problem(("taskRoles",), text))
         return self
 
@@ -502,9 +680,24 @@ class FrameworkSpec(_SpecModel):
             if role is None:
                 problem = Problem(("coordinator", "taskRole"), "is not the name of a TaskRole", coordinator.task_role)
                 raise ProblemError(problem)
-            if coordinator.task_index >= role.task_number:
-                text = f"TaskRole {role.name} has only {role.task_number} Tasks"
+            least = role.task_number if role.autoscaling is None else role.autoscaling.min_tasks
+            if coordinator.task_index >= least:
+                text = f"TaskRole {role.name} has only {least} Tasks{' at minTasks' if role.autoscaling else ''}"
                 raise ProblemError(Problem(("coordinator", "taskIndex"), text, coordinator.task_index))
+        return self
+
+    @model_validator(mode="after")
+    def _services_are_of_roles(self) -> FrameworkSpec:
+        seen: dict[str, int] = {}
+        for position, service in enumerate(self.services):
+            path, name = ("network", "services", position, "taskRole"), service.task_role
+            if name not in self._roles:
+                raise ProblemError(Problem(path, "is not the name of a TaskRole", name))
+            if (first := seen.setdefault(name, position)) != position:
+                raise ProblemError(Problem(path, f"is already in services[{first}]", name))
+        if len(self.budgets) > MAX_BUDGETS:
+            text = f"{len(self.budgets)} of them have a disruptionBudget, where {MAX_BUDGETS} are allowed"
+            raise ProblemError(Problem(("taskRoles",), text))
         return self
 
     @model_validator(mode="after")
@@ -544,6 +737,17 @@ class FrameworkSpec(_SpecModel):
                     raise ProblemError(Problem((*path, "spec", "schedulerName"), text, scheduler))
         return self
 
+    @model_validator(mode="after")
+    def _gangs_are_not_rolled(self) -> FrameworkSpec:
+        if self.scheduling is None or self.scheduling.scheduling_policy.gang is None:
+            return self
+        for position, role in enumerate(self.task_roles):
+            if role.rolling_update is not None:
+                path = ("taskRoles", position, "updateStrategy", "type")
+                text = f"{_NOT_WITH}spec.scheduling.schedulingPolicy.gang: a gang is placed as a whole"
+                raise ProblemError(Problem(path, text, role.update_strategy.type.value))
+        return self
+
     def group_of(self, framework: str, role: TaskRoleSpec) -> str:
         """The name of the PodGroup of the role's Pods, for a Framework of that name.
 
@@ -580,7 +784,9 @@ class FrameworkSpec(_SpecModel):
         """Yield the host lists: the role's position, the list's path and place, and the bytes of the role's so far."""
         sizes: dict[int, int] = {}
         for position, place in self._host_lists():
-            size = place.hosts.size(framework, self.subdomain(framework), self._task_number(place.hosts.role))
+            found = self.role(place.hosts.role)
+            most = 0 if found is None else found.most_tasks
+            size = place.hosts.size(framework, self.subdomain(framework), most)
             sizes[position] = sizes.get(position, 0) + size
             path = ("spec", "taskRoles", position, "task", "pod", *place.path)
             yield position, path, place, sizes[position]
@@ -598,10 +804,40 @@ class FrameworkSpec(_SpecModel):
         """The name of the Service, for a Framework of that name."""
         return (self.network and self.network.subdomain) or framework
 
+    @property
+    def services(self) -> tuple[RoleService, ...]:
+        """The Services of roles."""
+        return () if self.network is None else self.network.services
+
+    @cached_property
+    def service_ports(self) -> dict[str, tuple[ServicePort, ...]]:
+        """By role with a Service, its ports."""
+        return {one.task_role: one.ports for one in self.services}
+
+    @cached_property
+    def budgets(self) -> dict[str, int]:
+        """By role with a disruption budget, how many of its Tasks may be unavailable."""
+        return {one.name: one.disruption_budget.max_unavailable for one in self.task_roles if one.disruption_budget}
+
     @cached_property
     def avoids_nodes(self) -> bool:
         """Whether Tasks of any role avoid nodes."""
         return any(role.task.retry_policy.avoid_nodes is not None for role in self.task_roles)
+
+    @cached_property
+    def autoscaled(self) -> tuple[TaskRoleSpec, ...]:
+        """The roles with autoscaling."""
+        return tuple(role for role in self.task_roles if role.autoscaling is not None)
+
+    def with_task_numbers(self, numbers: Mapping[str, int]) -> FrameworkSpec:
+        """The valid spec with other numbers of Tasks of these roles."""
+        roles = tuple(
+            role.model_copy(update={"task_number": numbers[role.name]}) if role.name in numbers else role
+            for role in self.task_roles
+        )
+        # Not a copy, which would have the cached properties of the original.
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        return FrameworkSpec.model_construct(**{**values, "task_roles": roles})
 
     @cached_property
     def has_claims(self) -> bool:
@@ -622,6 +858,11 @@ class FrameworkSpec(_SpecModel):
     def dependents(self) -> tuple[TaskRoleSpec, ...]:
         """The roles that depend on others."""
         return tuple(role for role in self.task_roles if role.depends_on)
+
+    @cached_property
+    def ready_roles(self) -> tuple[TaskRoleSpec, ...]:
+        """The roles whose ready Tasks are counted."""
+        return tuple(role for role in self.task_roles if role.counts_ready)
 
     @cached_property
     def task_count(self) -> int:
@@ -658,19 +899,38 @@ def _cycle(edges: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def check_hostnames(framework: str, spec: FrameworkSpec) -> Problem | None:
-    """The reason why the Pods of the Framework of that name cannot have host names, None if they can or have none.
+    """The reason why the Framework of that name cannot have its host names and Services, None if it can or has none.
 
     The API server would refuse each Pod, or the Service, only when an attempt has begun.
     """
+    return _check_services(framework, spec) or _check_hostnames(framework, spec)
+
+
+def _check_services(framework: str, spec: FrameworkSpec) -> Problem | None:
+    for position, service in enumerate(spec.services):
+        name, text = names.role_object(framework, service.task_role), ""
+        if len(name) > names.MAX_HOSTNAME:
+            text = f"has {len(name)} characters, where {names.MAX_HOSTNAME} are allowed"
+        elif not names.is_valid_service(name):
+            text = "starts with a digit, and the name of a Service may not"
+        elif spec.has_hostnames and name == spec.subdomain(framework):
+            text = "is also spec.network.subdomain"
+        if text:
+            path = ("spec", "network", "services", position, "taskRole")
+            return Problem(path, f"the name of its Service, {name}, {text}", service.task_role)
+    return None
+
+
+def _check_hostnames(framework: str, spec: FrameworkSpec) -> Problem | None:
     if spec.network is None or not spec.has_hostnames:
         return None
     if spec.network.subdomain is None and not names.is_valid_service(framework):
         text = "must be set: the name of the Framework starts with a digit, and the name of a Service may not"
         return Problem(("spec", "network", "subdomain"), text)
     for position, role in enumerate(spec.task_roles):
-        if role.task.has_own_hostname or not role.task_number:
+        if role.task.has_own_hostname or not role.most_tasks:
             continue
-        name = names.pod_name(framework, role.name, role.task_number - 1)
+        name = names.pod_name(framework, role.name, role.most_tasks - 1)
         if len(name) > names.MAX_HOSTNAME:
             text = f"the host name {name} would have {len(name)} characters, where {names.MAX_HOSTNAME} are allowed"
             return Problem(("spec", "taskRoles", position, "name"), text, role.name)

@@ -93,6 +93,24 @@ class TaskAttemptStatus:
     pod_host_ip: Interned | None = None
     completion_status: CompletionStatus | None = None
     scheduled_time: Time | None = added("When the Pod got its node. Absent without a history.", default=None)
+    template_hash: Interned = added(
+        "Hash of the Pod template that the Pod was created from. Absent before the Pod was seen, and without "
+        "`updateStrategy.type: RollingUpdate`.",
+        default="",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AutoscalingStatus:
+    """The number of Tasks of a role with autoscaling, which counts once it is stored.
+
+    ``scaler_id``: of the FrameworkRoleScaler that sets it. "": autoscaling is off, and one is to be deleted.
+    ``scaler_generation``: the object's, when it set the number. An older one is ignored.
+    """
+
+    task_number: int
+    scaler_id: str = ""
+    scaler_generation: int = 0
 
 
 # Compared by identity, because members of the tracker's sets change.
@@ -137,6 +155,9 @@ class TaskRoleStatus:
     ``pod_graceful_deletion_timeout_sec`` and ``pod_force_deletion_policy`` (None: Always) are the spec's, kept when
     it drops the role.
     ``started``: whether the dependencies of a role that has some held once in this attempt.
+    ``budgeted_task_count``: the Tasks that its disruption budget counts.
+    ``ready_task_count``, ``updated_task_count``: Tasks that are available, and Tasks with the template of the spec.
+    None if the role does not have them counted. No decision reads them, and an older CRD may drop them.
     """
 
     name: str
@@ -145,6 +166,10 @@ class TaskRoleStatus:
     tasks: list[TaskStatus] = field(default_factory=list)
     pod_force_deletion_policy: str | None = added("", default=None)
     started: bool = added("", default=False)
+    budgeted_task_count: int = added("", default=0)
+    ready_task_count: int | None = None
+    updated_task_count: int | None = None
+    autoscaling: AutoscalingStatus | None = added("", default=None)
 
 
 @dataclass(slots=True)
@@ -341,6 +366,7 @@ class FrameworkStatus:
 
     ``reason`` and ``message``: why the Framework has its phase, "" if there is nothing to explain.
     ``accumulated_past_execution_time_seconds``: of the attempts that are over and have an ``execution_start_time``.
+    ``role_objects``: the objects of roles that may exist, as ``Kind/name``. Recorded before they are created.
     ``earliest_failures``: of the current attempt, the first one first. ``first_failure``: of the last attempt that
     failed by a Task. No decision reads them, and an older CRD may drop them.
     """
@@ -359,6 +385,7 @@ class FrameworkStatus:
     admission: AdmissionStatus | None = added("", default=None)
     progress: ProgressStatus | None = added("", default=None)
     notice: NoticeStatus | None = added("", default=None)
+    role_objects: list[str] = added("", default_factory=list)
     phase: str = ""
     reason: str = ""
     message: str = ""

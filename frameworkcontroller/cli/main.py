@@ -41,7 +41,7 @@ configuration, $KUBE_APISERVER_ADDRESS, $KUBECONFIG, ~/.kube/config or the contr
 """
 
 
-_CONTROLLER_OPTIONS: Final = frozenset({"--config", "--log-level", "--log-format"})
+_CONTROLLER_OPTIONS: Final = frozenset({"--config", "--check-config", "--log-level", "--log-format"})
 """Each takes a value."""
 
 
@@ -96,6 +96,12 @@ def build_parser(*, commands: bool = True) -> Parser:
     parser.add_argument(
         "--version", action="version", version=f"{program.PROGRAM} {__version__}", help="show the version and exit"
     )
+    parser.add_argument(
+        "--check-config",
+        metavar="FILE",
+        type=Path,
+        help="check a configuration as a start of the controller does, contact nothing, and exit",
+    )
     parser.set_defaults(command=_run_controller, config=None, kubeconfig=None, context=None, namespace=None)
     parser.set_defaults(log_level=None, usual_log_level="info", log_format=FORMATS[0])
     if commands:
@@ -109,6 +115,7 @@ def _add_all_commands(commands: Any) -> None:
     add_commands(commands)
     add_operator_commands(commands)
     _add_history_serve(add_history_commands(commands))
+    _add_print_manifests(commands)
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
@@ -284,6 +291,21 @@ def _add_history_serve(commands: Any) -> None:
     serve.set_defaults(command=late("cli.servehistory", "serve"), extra="archive", usual_log_level="info")
 
 
+def _add_print_manifests(commands: Any) -> None:
+    parser = commands.add_parser(
+        "print-manifests",
+        help="print the manifests that install the controller",
+        description="Print the manifests of this release, to be applied by kubectl apply --server-side -f -. --config "
+        "replaces their configuration.",
+    )
+    _add_common(parser)
+    parser.add_argument("overlay", metavar="OVERLAY", nargs="?", default="base", help="default: base; see --list")
+    parser.add_argument("components", metavar="COMPONENT", nargs="*", help="additions to the overlay; see --list")
+    parser.add_argument("--image", metavar="NAME", help="image of all containers, such as registry.example/fc:0.1.0")
+    parser.add_argument("--list", action="store_true", help="list overlays and components")
+    parser.set_defaults(command=late("cli.printmanifests"), usual_log_level="warning")
+
+
 def _port(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"not a port: {text!r}")
@@ -297,12 +319,25 @@ def _node_count(text: str) -> int:
 
 
 def _run_controller(options: argparse.Namespace) -> int:
+    if options.check_config is not None:
+        return _check_config(options.check_config)
     from frameworkcontroller.cli.startup import lean_imports
 
     with lean_imports():
         from frameworkcontroller.cli import runcontroller
 
     return runcontroller.run(options)
+
+
+def _check_config(file: Path) -> int:
+    from frameworkcontroller.config.config import ConfigurationError, load_config
+
+    try:
+        load_config(file, required=True)
+    except ConfigurationError as error:
+        raise program.UsageError(str(error)) from None
+    print(f"{file}: valid")  # noqa: T201 - the result
+    return program.EXIT_OK
 
 
 def _run_local(options: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any, Final
 
+from frameworkcontroller.api.names import scaler_name
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.invocation import Invocation
@@ -40,7 +41,7 @@ def _change(
     """Return the JSON patch operations that scale the roles, and the results and warnings for the user.
 
     Raises:
-        CommandError: the Framework has completed, or has no such role.
+        CommandError: the Framework has completed, has no such role, or the role has autoscaling.
     """
     framework_name = framework["metadata"]["name"]
     if state_of(framework) == State.COMPLETED:
@@ -55,6 +56,9 @@ def _change(
             known = ", ".join(places) or "none"
             raise program.UsageError(f"{framework_name}: has no role {name!r}, only {known}")
         role, path = roles[places[name]], f"/spec/taskRoles/{places[name]}"
+        if role.get("autoscaling"):
+            command = f"kubectl scale frameworkrolescaler/{scaler_name(framework_name, name)} --replicas {number}"
+            raise program.UsageError(f"{framework_name}: {name} has autoscaling; use {command}")
         old = task_number(role)
         if old == number:
             results.append(f"{name}: already has {counted(number, 'Task')}")

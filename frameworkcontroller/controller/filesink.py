@@ -1,6 +1,6 @@
 """The history's records in files: one a UTC day, appended, and one for logs, which may be removed earlier.
 
-Source: docs/manual.md, "History".
+Source: docs/history-records.md.
 """
 
 from __future__ import annotations

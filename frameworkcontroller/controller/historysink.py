@@ -1,6 +1,6 @@
 """The history's records on their way to the sink: batches, acknowledgments, bounds.
 
-Source: docs/manual.md, "History". Imported only if a sink is configured.
+Source: docs/history-records.md. Imported only if a sink is configured.
 
 A sink repeats no record that a machine waits for: it answers with the problem, and the machine backs off and asks
 again. Between two requests the sink itself backs off, for all Frameworks at once, as they share the destination.

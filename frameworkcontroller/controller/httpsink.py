@@ -1,6 +1,6 @@
 """The history's records by HTTP: POST of NDJSON, compressed by gzip.
 
-Source: docs/manual.md, "History".
+Source: docs/history-records.md.
 """
 
 from __future__ import annotations

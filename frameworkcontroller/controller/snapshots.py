@@ -1,6 +1,6 @@
 """Snapshots of objects at the ends of log lines, for log collectors.
 
-Source: docs/manual.md, "History", and docs/logs.md. A snapshot is the compact JSON of an object as it was stored,
+Source: docs/history-records.md, and docs/logs.md. A snapshot is the compact JSON of an object as it was stored,
 after a fixed mark. Collectors take the text after the last mark of a line, so no string inside may contain the mark.
 """
 

@@ -28,6 +28,7 @@ from frameworkcontroller.local.kubelet.supervisor import SupervisorError
 from frameworkcontroller.local.queues.kueue_crds import definitions
 from frameworkcontroller.local.queues.queue_controller import QueueController
 from frameworkcontroller.local.queues.setup import provide_queue
+from frameworkcontroller.local.serviceproxy import ServiceProxy
 
 RuntimeName = Literal["process", "simulated"]
 
@@ -126,6 +127,9 @@ class LocalCluster:
         self._client = client = KubeClient(self.connect(), wall=self._wall)
         try:
             await self._start_node(client)
+            if self._runtime_name == "process":
+                proxy = ServiceProxy(self.server.storage)
+                self._parts.append(asyncio.create_task(proxy.run(), name="addresses of Services"))
             if self._quota is not None:
                 await self._start_queue(client, self._quota)
         except BaseException:

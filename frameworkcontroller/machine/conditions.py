@@ -1,6 +1,6 @@
 """Conditions of a Framework, computed from the rest of the status. Of the stored ones, only Suspended is read again.
 
-Source: docs/manual.md, "Concepts". Stalls (``Holds.stalls``) come from failed requests (owned.py), objects that are not
+Source: docs/running.md, "Phase". Stalls (``Holds.stalls``) come from failed requests (owned.py), objects that are not
 deleted (task.py, framework.py), and an invalid status (``plan.reject``). An invalid spec is one more.
 """
 

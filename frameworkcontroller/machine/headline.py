@@ -3,7 +3,7 @@
 They are derived when a status is encoded, so they never cost a write. Exception: ``observe`` asks for one when a Pod
 cannot start or restarts its containers, since nothing else of the status changes then.
 
-Source: docs/manual.md, "Phase". The first rule of ``_RULES`` with an answer gives reason and message.
+Source: docs/running.md, "Phase". The first rule of ``_RULES`` with an answer gives reason and message.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from frameworkcontroller.api.causes import failure_sentence, one_line, task_sentence
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import Framework, PodRecord, PodTrouble
-from frameworkcontroller.api.phases import QUEUE_CONDITIONS, framework_phase
+from frameworkcontroller.api.phases import QUEUE_CONDITIONS, UPDATED_CONDITION, framework_phase
 from frameworkcontroller.api.status import Condition, FirstFailure, FrameworkStatus, Phase, State, TaskStatus
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.model import Urgency
@@ -223,6 +223,12 @@ def _task_retry(subject: _Subject) -> Explanation | None:
     )
 
 
+def _updating(subject: _Subject) -> Explanation | None:
+    """Tasks that get a changed template, and the one that is waited for."""
+    updated = subject.condition(UPDATED_CONDITION, "False") if subject.phase is Phase.RUNNING else None
+    return None if updated is None else Explanation(updated.reason, updated.message)
+
+
 def _mistake(subject: _Subject) -> Explanation | None:
     mistake = subject.tracker.process.mistake
     return Explanation(LifeReason.LIKELY_MISTAKE, mistake) if mistake else None
@@ -240,6 +246,7 @@ _RULES: Final[tuple[Callable[[_Subject], Explanation | None], ...]] = (
     _restarted,
     _role_waits,
     _task_retry,
+    _updating,
     _mistake,
 )
 

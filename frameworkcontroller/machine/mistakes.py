@@ -29,8 +29,8 @@ def _minimum(role: TaskRoleSpec) -> str:
         ("minSucceededTaskCount", policy.min_succeeded_task_count),
         ("minFailedTaskCount", policy.min_failed_task_count),
     ):
-        if minimum > role.task_number > 0:
-            return f"{field} {minimum} of TaskRole {role.name} can never be reached: it has {role.task_number} Tasks"
+        if minimum > role.most_tasks > 0:
+            return f"{field} {minimum} of TaskRole {role.name} can never be reached: it has {role.most_tasks} Tasks"
     return ""
 
 

@@ -153,6 +153,7 @@ class Pass:
         if tracker.status is not None and tracker.status.state is State.COMPLETED and tracker.is_clean:
             self._known.save_memory()
             tracker.drop_encoded()
+            tracker.process.spec = None
         return Done(None if self._requeue_at is None else max(0.0, self._requeue_at - clock))
 
     # --- plans ---

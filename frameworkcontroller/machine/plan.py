@@ -24,6 +24,7 @@ from frameworkcontroller.machine.mistakes import mistake_in
 from frameworkcontroller.machine.nextattempt import new_status
 from frameworkcontroller.machine.owned import take
 from frameworkcontroller.machine.parts import PARTS
+from frameworkcontroller.machine.specreading import adapted
 
 
 def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> Plan:
@@ -40,11 +41,12 @@ def plan(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> 
     tracker.agenda.begin(env.clock)
     if tracker.status is None:
         ctx.is_new = True
-        tracker.begin(new_status(subject, env), dirty=True)
+        tracker.begin(new_status(ctx.framework, env), dirty=True)
         if subject.invalid:
             _observe_generation(ctx)
             return _finish(ctx)
-        ctx.record(LifeReason.FRAMEWORK_ACCEPTED, f"Framework was accepted with {count_tasks(subject.spec.task_count)}")
+        tasks = count_tasks(ctx.framework.spec.task_count)
+        ctx.record(LifeReason.FRAMEWORK_ACCEPTED, f"Framework was accepted with {tasks}")
         _observe_generation(ctx)
         # The first written status says why nothing starts.
         put_off(ctx, None, why_not_start(ctx))
@@ -90,7 +92,7 @@ def reject(subject: Framework, tracker: Tracker, why: str, env: Env, *, reason: 
     ctx = _begin(subject, tracker, Observed(None, lambda _: None), env)
     tracker.agenda.ring(env.clock)
     if tracker.status is None:
-        tracker.begin(new_status(subject, env), dirty=True)
+        tracker.begin(new_status(ctx.framework, env), dirty=True)
     _observe_generation(ctx)
     tracker.holds.stalls[None] = Stall(reason, why)
     return _finish(ctx)
@@ -105,18 +107,22 @@ def stall(subject: Framework, tracker: Tracker, reason: Reason, why: str, env: E
 
 def _begin(subject: Framework, tracker: Tracker, observed: Observed, env: Env) -> Context:
     tracker.agenda.forget_time()
+    subject = adapted(subject, tracker)
     return Context(subject, tracker, observed, env, PARTS.active(subject, tracker, env.limits))
 
 
 def _observe_generation(ctx: Context) -> None:
     tracker, generation = ctx.tracker, ctx.framework.generation
-    if tracker.process.generation != generation:
-        tracker.process.generation = generation
+    numbers = tuple(role.task_number for role in ctx.framework.spec.autoscaled)
+    if tracker.process.generation != generation or tracker.process.task_numbers != numbers:
+        tracker.process.generation, tracker.process.task_numbers = generation, numbers
         tracker.agenda.look(Scope.ROLES)
         tracker.holds.keep_others(lambda key: any(part.keeps_hold(ctx, key) for part in PARTS.keeps_hold))
         tracker.life.templates.clear()
         for part in PARTS.observe_generation:
             part.observe_generation(ctx)
+        if not ctx.framework.invalid:
+            tracker.process.spec = ctx.framework.spec
         tracker.process.mistake = "" if ctx.framework.invalid else mistake_in(ctx.framework.spec)
         if tracker.process.mistake and ctx.status.observed_generation != generation:
             ctx.record(LifeReason.LIKELY_MISTAKE, tracker.process.mistake, warning=True)

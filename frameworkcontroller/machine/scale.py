@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from frameworkcontroller.api.completion import DELETE_TASK_REQUESTED, CompletionStatus
 from frameworkcontroller.api.spec import PodForceDeletionPolicy, TaskRoleSpec, TaskSpec
-from frameworkcontroller.api.status import State, TaskAttemptStatus, TaskRoleStatus, TaskStatus
+from frameworkcontroller.api.status import AutoscalingStatus, State, TaskAttemptStatus, TaskRoleStatus, TaskStatus
 from frameworkcontroller.machine.gates import save_attempt
 from frameworkcontroller.machine.kernel.context import Context, count_tasks
 from frameworkcontroller.machine.kernel.model import Env, SnapshotTrigger, Urgency
@@ -26,6 +26,7 @@ def new_role(spec: TaskRoleSpec, env: Env) -> TaskRoleStatus:
         pod_graceful_deletion_timeout_sec=spec.task.pod_graceful_deletion_timeout_sec,
         pod_force_deletion_policy=_force_deletion_policy(spec.task),
         tasks=[new_task(spec.name, index, env) for index in range(spec.task_number)],
+        autoscaling=None if spec.autoscaling is None else AutoscalingStatus(spec.task_number, env.new_uid()),
     )
 
 

@@ -8,12 +8,12 @@ until then its last valid value counts, if this process has seen one. Tasks stay
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 import orjson
 
-from frameworkcontroller.api.objects import FrameworkRecord
+from frameworkcontroller.api.objects import Framework, FrameworkRecord
 from frameworkcontroller.api.spec import (
     ENDING_FIELDS,
     ExecutionType,
@@ -23,6 +23,7 @@ from frameworkcontroller.api.spec import (
     parse_spec,
 )
 from frameworkcontroller.api.status import FrameworkStatus
+from frameworkcontroller.machine.kernel.tracker import Tracker
 
 LARGE_SPEC_BYTES: Final = 64 << 10
 """Size from which a spec is to be parsed in a thread."""
@@ -63,6 +64,39 @@ def _digest_of(record: FrameworkRecord) -> bytes:
     digest = hashlib.blake2b(record.spec_json, digest_size=16)
     digest.update(record.spec_problem.encode())
     return digest.digest()
+
+
+# --- numbers of Tasks -------------------------------------------------------------------------------------------------
+
+
+def adapted(framework: Framework, tracker: Tracker) -> Framework:
+    """The Framework with the numbers of Tasks that the machine goes by: of roles with autoscaling, the stored ones.
+
+    A number in the status counts once it is persisted. A role without one keeps its Tasks: to switch autoscaling on
+    does not scale. A new role has as many as its spec says. The bounds of the spec count in any case.
+    """
+    spec, life = framework.spec, tracker.process
+    if not spec.autoscaled:
+        if life.stored_numbers:
+            life.stored_numbers = {}
+        return framework
+    before, numbers = {} if tracker.is_head_settled else life.stored_numbers, {}
+    life.stored_numbers = {}
+    for role in spec.autoscaled:
+        status = tracker.roles.get(role.name)
+        if role.name in before:
+            number = before[role.name]
+        elif status is None:
+            number = role.task_number
+        elif status.autoscaling is None or not status.autoscaling.scaler_id:
+            number = sum(not task.is_leaving for task in status.tasks)
+        else:
+            number = status.autoscaling.task_number
+        life.stored_numbers[role.name] = number
+        numbers[role.name] = number if role.autoscaling is None else role.autoscaling.bounded(number)
+    if life.adapted is None or life.adapted[0] is not spec or life.adapted[1] != numbers:
+        life.adapted = spec, numbers, spec.with_task_numbers(numbers)
+    return replace(framework, spec=life.adapted[2])
 
 
 # --- an invalid spec --------------------------------------------------------------------------------------------------

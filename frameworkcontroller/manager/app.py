@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger(__name__)
 
-_CRD_FILE: Final = Path(__file__).parents[1] / "crd" / "frameworks.yaml"
+_CRDS: Final = Path(__file__).parents[1] / "crd"
 
 DRAIN_SEC: Final = 10.0
 """A stopping controller waits at most this long for its syncs: well below the default grace period of Pods, 30 s."""
@@ -100,7 +100,7 @@ class Controller:
         self._api_server = f"{connection.server} ({connection.origin})"
         self._drain_sec = drain_sec
         self._resync_sec = resync_sec
-        self._crd_manifest = _crd_manifest()
+        self._crd_manifest = _crd_manifest("frameworks")
         self._stop = asyncio.Event()
         self._ready = asyncio.Event()
         self._running: asyncio.Task[None]
@@ -168,6 +168,7 @@ class Controller:
             rng=rng,
             acting=lambda: self._acting,
             enqueue=self.queue.add,
+            install=self._install_companions,
             kueue=limits.kueue,
             runs=keeps_logs,
             on_undecodable=lambda *found: self.recorder.record_unreadable(*found),  # noqa: PLW0108 - created below
@@ -394,14 +395,20 @@ class Controller:
     async def _install_crd(self) -> None:
         async for attempt in _retrying():
             with attempt:
-                crd = await ensure_crd(
-                    self._reading_client,
-                    self._crd_manifest,
-                    namespace=self._config.namespace,
-                    check_interval=self._config.crd_established_check_interval_sec,
-                    timeout=self._config.crd_established_check_timeout_sec,
-                )
-                self.crd_guard.start_with(crd)
+                self.crd_guard.start_with(await self._ensure_crd(self._crd_manifest))
+
+    async def _install_companions(self) -> None:
+        """Install the CRD of FrameworkRoleScalers, which the first Framework with autoscaling needs."""
+        await self._ensure_crd(_crd_manifest("frameworkrolescalers"))
+
+    async def _ensure_crd(self, manifest: Any) -> dict[str, Any]:
+        return await ensure_crd(
+            self._reading_client,
+            manifest,
+            namespace=self._config.namespace,
+            check_interval=self._config.crd_established_check_interval_sec,
+            timeout=self._config.crd_established_check_timeout_sec,
+        )
 
     async def _name_cluster(self, sink: HistorySink) -> None:
         from frameworkcontroller.manager.historysinks import cluster_name
@@ -560,8 +567,8 @@ class Controller:
         self.state_counts.update(key, self.reconcilers.get(key))
 
 
-def _crd_manifest() -> Any:
-    text = _CRD_FILE.read_bytes()
+def _crd_manifest(name: str) -> Any:
+    text = (_CRDS / f"{name}.yaml").read_bytes()
     # The loader in C takes 5 ms for it, the one in Python 40.
     return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - safe
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -50,6 +50,9 @@ def comparison_sec(objects: int) -> float:
 
 DISCOVERY_SEC: Final = 60.0
 """Interval of discovery of an API that a Framework needs, while no version is served."""
+
+SERVED_LOOKS: Final = 50
+"""API servers serve the resource of a CRD a moment after it is established."""
 
 
 class CompanionInformer(Generic[C_co]):
@@ -177,6 +180,8 @@ class VersionFinder:
     """The versions, the best first."""
     resources: dict[Kind, Resource]
     """Those that requests use."""
+    install: Callable[[], Awaitable[None]] | None = None
+    """Installs the CRD if none is served."""
 
     @property
     def problem(self) -> str:
@@ -188,9 +193,15 @@ class VersionFinder:
         """The best version that is served, None if none is.
 
         Raises:
-            KubeError: the API server gives no valid answer.
+            KubeError: the API server gives no valid answer, or the CRD cannot be installed.
         """
         found = await find_served(self.client, *self.candidates)
+        if found is None and self.install is not None:
+            await self.install()
+            for _ in range(SERVED_LOOKS):
+                if (found := await find_served(self.client, *self.candidates)) is not None:
+                    break
+                await asyncio.sleep(0.2)
         if found is not None:
             self.resources[self.kind] = found
         return found
@@ -213,13 +224,15 @@ class Informers:
         acting: Callable[[], bool],
         on_undecodable: Callable[[str, Exception, dict[str, Any]], None],
         enqueue: Callable[[str], None],
+        install: Callable[[], Awaitable[None]] | None = None,
         kueue: bool = False,
         runs: bool = False,
     ) -> None:
         """``namespace`` None: all. ``acting``: whether this replica runs syncs. ``on_undecodable``: for Frameworks.
 
-        ``enqueue``: takes the key of a Framework to be synced. ``kueue``: whether Workloads are watched.
-        ``runs``: whether records of Pods have the runs of their containers.
+        ``enqueue``: takes the key of a Framework to be synced. ``install``: installs the CRDs of this project's
+        companions. ``kueue``: whether Workloads are watched. ``runs``: whether records of Pods have the runs of their
+        containers.
         """
 
         def when_acting(handler: Callable[[*Ts], None]) -> Callable[[*Ts], None]:
@@ -272,7 +285,9 @@ class Informers:
             versions = None
             if (older := companion.older_versions) is not None:
                 candidates = (kind.resource, *(replace(kind.resource, version=version) for version in older))
-                versions = VersionFinder(client, kind, candidates, self.resources)
+                versions = VersionFinder(
+                    client, kind, candidates, self.resources, install if companion.is_own else None
+                )
             return CompanionInformer(kind, make, handlers, enqueue, versions, always=companion.of_queues)
 
         companions = {kind: kind.companion for kind in Kind if kind.companion is not None}

@@ -1,7 +1,7 @@
 """The attempts of a Framework and of its Tasks, from its status and from the history that controllers log.
 
 A status has the last attempt of each Task and the number of earlier ones. The object snapshots in the controller's log
-(docs/manual.md, "History") have the earlier ones.
+(docs/history-records.md) have the earlier ones.
 """
 
 from __future__ import annotations

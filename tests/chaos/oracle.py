@@ -1,7 +1,7 @@
 """The state that a Framework must reach without faults, by the contract and not by the code.
 
-Sources: docs/manual.md, "Completion", "Retry" and "Failure rules"; docs/reference.md, "spec". It knows spec,
-status and simulated behavior of Pods as plain JSON, and nothing of the machine.
+Sources: docs/failures-and-retries.md, "Completion", "Retry" and "Failure rules"; docs/reference.md, "spec". It knows
+spec, status and simulated behavior of Pods as plain JSON, and nothing of the machine.
 """
 
 from collections.abc import Collection, Mapping
@@ -51,7 +51,7 @@ def why_not_at_end(framework: Json, pods: Mapping[str, Json], before: Json | Non
     if _moves_for_ever(spec) and _progress(status) > (_progress(before) if before else (0, 0)):
         return None
     if state == "AttemptCreationPending" and not spec["taskRoles"] and _is_queued(framework):
-        # Kueue cannot admit it (docs/manual.md, "Queues").
+        # Kueue cannot admit it (docs/shared-clusters.md, "Queues").
         return None
     if spec.get("activeDeadlineSeconds") is not None:
         return f"it was to end by its deadline, and is {state}"

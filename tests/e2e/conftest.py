@@ -79,7 +79,7 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
                 nodes.import_images(archive.result())
                 stage.wait(stage.keep_free(nodes.names[-1]))
                 stage.wait(stage.define_queues())
-                stage.wait(stage.install("base"))
+                stage.wait(stage.install("overlays/single"))
                 functions = ((item.nodeid, getattr(item, "function", None)) for item in request.session.items)
                 plays = [(key, one) for key, one in functions if isinstance(one, PlayFunction)]
                 stage.wait(stage.start([(key, one.track, one.coroutine) for key, one in plays]))

@@ -76,7 +76,7 @@ kueue:
   mode: enabled
 """
 
-COMPONENTS: Final = ("components/kueue", "components/gang")
+COMPONENTS: Final = ("components/kueue", "components/gang", "components/disruption-budgets")
 
 _AT_ONCE: Final = 12
 

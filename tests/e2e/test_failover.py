@@ -121,8 +121,12 @@ async def _some(found: Beats) -> bool:
 
 
 async def install(play: Play, folder: str, replicas: int) -> None:
-    """Install the manifests in that folder, and wait until the rolling update is over."""
-    await play.stage.install(folder)
+    """Install the manifests in that folder, and wait until the rolling update is over.
+
+    Two replicas are critical, as the quota of their namespace permits, and have NetworkPolicies.
+    """
+    more = ("components/critical", "components/network-policies") if replicas > 1 else ()
+    await play.stage.install(folder, *more)
 
     async def updated() -> None:
         body = await read(play.client, STATEFULSETS, CONTROLLER, CONTROLLER)
@@ -132,7 +136,8 @@ async def install(play: Play, folder: str, replicas: int) -> None:
         assert status["replicas"] == status.get("readyReplicas") == status.get("updatedReplicas", replicas) == replicas
 
     await eventually(updated, within=WITHIN, every=0.2)
-    await play.controllers(replicas)
+    pods = await play.controllers(replicas)
+    assert {"priorityClassName" in pod["spec"] for pod in pods.values()} == {bool(more)}
 
 
 async def until_acquired(found: Beats, leader: str, since: float, within: float = WITHIN) -> tuple[float, Json]:
@@ -155,7 +160,7 @@ def last_of(found: Beats, holder: str) -> tuple[float, Json]:
 @play(Track.CONTROLLER)
 async def test_a_stopped_leader_hands_over(play: Play) -> None:
     """Its Pod is deleted, as by a rollout or a drain."""
-    await install(play, "overlays/ha", 2)
+    await install(play, "base", 2)
     try:
         async with beats(play) as found:
             leader = found.holder
@@ -173,13 +178,13 @@ async def test_a_stopped_leader_hands_over(play: Play) -> None:
             assert found.holder.partition("_")[0] != leader.partition("_")[0]
         await play.controllers(2)
     finally:
-        await install(play, "base", 1)
+        await install(play, "overlays/single", 1)
 
 
 @play(Track.CONTROLLER)
 async def test_a_restarted_container_leads_again(play: Play) -> None:
     """The process of the only replica is killed."""
-    await install(play, "base", 1)
+    await install(play, "overlays/single", 1)
     async with beats(play) as found:
         leader = found.holder
         since = time()
@@ -202,7 +207,7 @@ async def test_a_restarted_container_leads_again(play: Play) -> None:
 @play(Track.CONTROLLER)
 async def test_a_killed_leader_is_followed_when_its_lease_expires(play: Play) -> None:
     """The API server has lost its Pod with its node: only the Lease informs the standby."""
-    await install(play, "overlays/ha", 2)
+    await install(play, "base", 2)
     try:
         async with beats(play) as found:
             leader = found.holder
@@ -224,4 +229,4 @@ async def test_a_killed_leader_is_followed_when_its_lease_expires(play: Play) ->
             assert 15 <= seconds(spec["acquireTime"]) - seconds(last["renewTime"]) < 30
         await play.controllers(2)
     finally:
-        await install(play, "base", 1)
+        await install(play, "overlays/single", 1)

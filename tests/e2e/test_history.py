@@ -76,7 +76,7 @@ async def test_all_attempts_are_in_the_archive_when_a_framework_is_gone(play: Pl
     address = await start_archive(play)
     sink: Json = {"sink": "http", "url": f"{address}/v1/records", "cluster": "plays", "logs": {"keep": "All"}}
     sink["tokenFile"] = "/var/run/secrets/frameworkcontroller-history/token"
-    await play.stage.install("base", "components/history", configuration=yaml.safe_dump({"history": sink}))
+    await play.stage.install("overlays/single", "components/history", configuration=yaml.safe_dump({"history": sink}))
     try:
         await until_controller_has(play, True)
         begin = "echo words of attempt $FC_TASK_ATTEMPT_ID"
@@ -117,6 +117,6 @@ async def test_all_attempts_are_in_the_archive_when_a_framework_is_gone(play: Pl
             assert ("last words" in text) == (one["attempt"] == 1), text
     finally:
         # A controller without a history removes the finalizers that are left.
-        await play.stage.install("base")
+        await play.stage.install("overlays/single")
         await until_controller_has(play, False)
         await play.client.delete(PODS, ARCHIVE, CONTROLLER, grace_period_seconds=0)

@@ -80,7 +80,7 @@ async def test_a_pod_reports_progress(play: Play) -> None:
     # By the name of its Pod, as no proxy makes the addresses of Services reachable here.
     url = f"https://{CONTROLLER}-0.{CONTROLLER}.{CONTROLLER}.svc:10281"
     settings: Json = {"progressReports": {"bindAddress": ":10281", "url": url}}
-    await play.stage.install("base", "components/progress", configuration=yaml.safe_dump(settings))
+    await play.stage.install("overlays/single", "components/progress", configuration=yaml.safe_dump(settings))
     try:
         await until_controller_takes_reports(play, True)
         container = {**play.container(""), "image": PYTHON, "command": ["python3", "-c", REPORTS]}
@@ -96,5 +96,5 @@ async def test_a_pod_reports_progress(play: Play) -> None:
         assert {names.SERVER_URL, names.SERVER_CA_CERT, names.SERVER_TOKEN} <= variables
         await hangs(play)
     finally:
-        await play.stage.install("base")
+        await play.stage.install("overlays/single")
         await until_controller_takes_reports(play, False)

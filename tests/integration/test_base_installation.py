@@ -16,6 +16,7 @@ import yaml
 
 from frameworkcontroller import __version__
 from frameworkcontroller.api.resources import FRAMEWORKS
+from frameworkcontroller.cli.kustomize import MANIFESTS, build
 from tests.support.clusters import Cluster
 from tests.support.frameworks import Frameworks, role
 
@@ -28,6 +29,8 @@ SERVERS = {
     "sqlalchemy", "tenacity", "uvloop",
 }  # fmt: skip
 """Distributions that only the extras install."""
+
+CONFIGURATION = str(MANIFESTS / "base" / "frameworkcontroller.yaml")
 
 
 @pytest.fixture(scope="module")
@@ -104,9 +107,22 @@ async def test_it_lints(venv: Path, tmp_path: Path) -> None:
     assert "container: is not a known field of a PodSpec; did you mean containers?" in out + err
 
 
+async def test_it_prints_the_manifests(venv: Path, tmp_path: Path) -> None:
+    code, out, err = await run(venv, tmp_path, "frameworkcontroller", "print-manifests", "full", "critical")
+    assert (code, err) == (0, "")
+    components = [MANIFESTS / "components" / "critical"]
+    assert list(yaml.safe_load_all(out)) == build(MANIFESTS / "overlays" / "full", components)
+
+
 @pytest.mark.parametrize(
     ("arguments", "extra"),
-    [([], "controller"), (["local", "up"], "local"), (["history", "serve"], "archive"), (["dashboard"], "archive")],
+    [
+        ([], "controller"),
+        (["--check-config", CONFIGURATION], "controller"),
+        (["local", "up"], "local"),
+        (["history", "serve"], "archive"),
+        (["dashboard"], "archive"),
+    ],
 )
 async def test_a_command_names_the_missing_extra(venv: Path, tmp_path: Path, arguments: list[str], extra: str) -> None:
     assert await run(venv, tmp_path, "frameworkcontroller", *arguments) == (

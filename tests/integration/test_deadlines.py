@@ -1,4 +1,4 @@
-"""Deadlines and the retention of one Framework, with the whole controller (docs/manual.md, "Deadlines")."""
+"""Deadlines and retention of one Framework, with a whole controller (docs/failures-and-retries.md, "Deadlines")."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The commands that manual and examples have people type, on a local cluster with real processes, with kubectl."""
+"""The commands that pages and examples have people type, on a local cluster with real processes, with kubectl."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ from tests.support.fences import blocks
 from tests.support.kubectl import find_kubectl
 
 PAGES = {
-    "manual": ROOT / "docs/manual.md",
+    "first": ROOT / "docs/write-a-framework.md",
     **{name: EXAMPLES / name / "README.md" for name in ("service", "startstop", "rescale")},
 }
 
@@ -98,7 +98,7 @@ def test_the_commands_of_the_pages_work(folder: Path) -> None:
 
     with ThreadPoolExecutor(len(PAGES)) as pool:
         said = dict(zip(PAGES, pool.map(follow, PAGES), strict=True))
-    assert '"phrase":"Succeeded"' in said["manual"]
+    assert '"phrase":"Succeeded"' in said["first"]
     assert "1: attempt 1, AttemptRunning" in said["service"]
     assert "StopFrameworkRequested" in said["service"]
     assert "It is still the first attempt, and a-0 and a-1 never noticed.\nattempt 0, AttemptRunning" in said["rescale"]

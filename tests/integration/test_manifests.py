@@ -135,7 +135,7 @@ def check_names(made: list[dict[str, Any]]) -> None:
         }
 
 
-@pytest.mark.parametrize("component", ["kueue", "gang", "history"])
+@pytest.mark.parametrize("component", ["kueue", "gang", "disruption-budgets", "history"])
 @pytest.mark.parametrize("folder", ["base", "overlays/ha", "overlays/single-namespace"])
 @pytest.mark.virtual_clock
 async def test_a_component_grants_to_the_controller(
@@ -277,7 +277,7 @@ async def test_the_full_overlay_has_every_permission_and_setting(kubectl: Kubect
     made = await documents(kubectl, Path("overlays/full"))
     check_names(made)
     granted = {one["metadata"]["name"]: one["rules"] for one in made if one["kind"] == "ClusterRole"}
-    for feature in ("kueue", "gang", "history", "progress"):
+    for feature in ("kueue", "gang", "disruption-budgets", "history", "progress"):
         added = await overlaid(kubectl, tmp_path, "base", feature)
         (role,) = (
             one for one in added if one["metadata"]["name"] == "frameworkcontroller" and one["kind"] == "ClusterRole"
@@ -399,9 +399,9 @@ async def deployed(
     assert process.returncode == 0
 
 
-def torchrun_of_the_readme() -> dict[str, Any]:
-    """The fields of the README's spec for torchrun."""
-    blocks: list[str] = (ROOT / "README.md").read_text().split("```")
+def torchrun_of_the_page() -> dict[str, Any]:
+    """The fields of docs/write-a-framework.md for torchrun."""
+    blocks: list[str] = (ROOT / "docs/write-a-framework.md").read_text().split("```")
     (text,) = (block for block in blocks if block.startswith("yaml\nnetwork:"))
     spec: dict[str, Any] = yaml.safe_load(text.removeprefix("yaml\n"))
     return spec
@@ -422,7 +422,7 @@ async def test_the_controller_works_with_the_permissions_of_the_manifests(
         print(answer.out, answer.err)
         async with deployed(real, kubectl, made, tmp_path):
             await frameworks.create("b", role("a", 2, simulate={"run-seconds": 1}))
-            await frameworks.create("torchrun", **torchrun_of_the_readme())
+            await frameworks.create("torchrun", **torchrun_of_the_page())
             claims = [{"metadata": {"name": "data"}, "spec": claim_spec()}]
             await frameworks.create("claims", {**role(), "volumeClaimTemplates": claims})
             await frameworks.until_running("torchrun", 4)

@@ -1,4 +1,4 @@
-"""The pages are right: every row of the manual's tables that is marked "tried", and every YAML block of any page."""
+"""The pages are right: every row of a table that is marked "tried", and every YAML block."""
 
 import re
 from collections.abc import AsyncIterator, Iterator
@@ -21,14 +21,14 @@ from tests.support.fences import Block, blocks
 from tests.support.frameworks import codes, condition, policy, role, tasks
 from tests.support.site import Site, site
 
-MANUAL: Final = ROOT / "docs/manual.md"
 PAGES: Final = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted(EXAMPLES.rglob("*.md"))]
+TEXT: Final = "\n".join(page.read_text() for page in PAGES)
 YAML_BLOCKS: Final = [block for page in PAGES for block in blocks(page, "yaml")]
 
 
 def rows(name: str) -> Iterator[list[str]]:
     """The cells of the table that follows the mark ``<!-- tried: name -->``."""
-    table = MANUAL.read_text().partition(f"<!-- tried: {name} -->\n")[2].partition("\n\n")[0]
+    table = TEXT.partition(f"<!-- tried: {name} -->\n")[2].partition("\n\n")[0]
     lines = table.splitlines()[2:]
     assert lines, name
     for line in lines:
@@ -155,13 +155,13 @@ async def test_suspensions_are_as_told(here: Site) -> None:
 
 
 def test_every_table_that_says_so_is_tried() -> None:
-    marks = re.findall(r"<!-- tried: (\w+) -->", MANUAL.read_text())
+    marks = re.findall(r"<!-- tried: (\w+) -->", TEXT)
     assert sorted(marks) == sorted(set(re.findall(r'rows\("(\w+)"\)', Path(__file__).read_text())))
 
 
 def test_the_walk_through_has_the_steps_of_the_script() -> None:
     said = re.findall(r'^say "(.*)"$', (EXAMPLES / "rescale/walkthrough.sh").read_text(), re.MULTILINE)
-    (shown,) = (block for block in blocks(MANUAL, "") if "a-0 " in block.text)
+    (shown,) = (block for block in blocks(EXAMPLES / "rescale/README.md", "") if "a-0 " in block.text)
     assert re.findall(r"^# (.*)$", shown.text, re.MULTILINE) == said
 
 

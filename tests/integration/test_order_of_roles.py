@@ -1,4 +1,4 @@
-"""Roles that wait for others (docs/manual.md, "Order of roles")."""
+"""Roles that wait for others (docs/write-a-framework.md, "Order of roles")."""
 
 from __future__ import annotations
 

@@ -77,10 +77,3 @@ def test_the_first_cells_print_the_output_of_the_page(python: Path, tmp_path: Pa
     text = re.sub(r"\bfunction[a-z0-9]{5}\b", "functionXXXXX", output)
     printed = text.replace("frameworkcontroller.sdk.exceptions.", "").splitlines()
     assert [line for lines in shown for line in lines if line not in printed] == []
-
-
-def test_the_program_of_the_readme(python: Path, tmp_path: Path) -> None:
-    (block,) = blocks(ROOT / "README.md", "python")
-    (tmp_path / "greet.py").write_text(block.text)
-    values = tuple(f"hello from Task {index}" for index in range(4))
-    assert ran(tmp_path, [python, tmp_path / "greet.py"]) == f"{{'worker': {values}}}\n"

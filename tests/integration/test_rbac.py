@@ -27,6 +27,7 @@ from frameworkcontroller.dashboard.live import LiveFrameworks
 from frameworkcontroller.dashboard.pages import Pages
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.crd import CrdError
+from frameworkcontroller.kube.discovery import find_served
 from frameworkcontroller.kube.errors import ApiError, NotFound
 from frameworkcontroller.kube.resources import (
     CONFIGMAPS,
@@ -34,6 +35,7 @@ from frameworkcontroller.kube.resources import (
     CRDS,
     LEASES,
     PERSISTENTVOLUMECLAIMS,
+    PODDISRUPTIONBUDGETS,
     PODGROUPS,
     PODS,
     SERVICES,
@@ -64,6 +66,7 @@ ONE_NAMESPACE: Final = MANIFESTS / "overlays" / "single-namespace" / "role.yaml"
 KUEUE: Final = MANIFESTS / "components" / "kueue" / "kustomization.yaml"
 KUEUE_BESIDE: Final = MANIFESTS / "overlays" / "single-namespace" / "kueue.yaml"
 GANGS: Final = MANIFESTS / "components" / "gang" / "kustomization.yaml"
+BUDGETS: Final = MANIFESTS / "components" / "disruption-budgets" / "kustomization.yaml"
 HISTORY: Final = MANIFESTS / "components" / "history" / "kustomization.yaml"
 NODES_BESIDE: Final = MANIFESTS / "overlays" / "single-namespace" / "nodes.yaml"
 ARCHIVE: Final = MANIFESTS / "components" / "archive" / "rbac.yaml"
@@ -72,6 +75,7 @@ DASHBOARD: Final = MANIFESTS / "components" / "dashboard" / "rbac.yaml"
 DASHBOARD_OF_ONE: Final = MANIFESTS / "components" / "dashboard-single-namespace" / "rbac.yaml"
 DASHBOARD_BESIDE: Final = MANIFESTS / "components" / "dashboard-single-namespace" / "cluster.yaml"
 
+V1BETA1_BUDGETS: Final = Resource("policy", "v1beta1", "poddisruptionbudgets", "PodDisruptionBudget")
 GANG: Final[Json] = {"schedulingPolicy": {"gang": {}}}
 
 Permission = tuple[str, str, str]
@@ -123,7 +127,9 @@ def permissions(given: Iterable[Json]) -> set[Permission]:
 
 def without_features(given: Iterable[Json]) -> set[Permission]:
     """The permissions that all Frameworks need."""
-    return {one for one in permissions(given) if one[2] not in ("services", "persistentvolumeclaims")}
+    scalers = {resource for _, _, resource in permissions(given) if resource.startswith("frameworkrolescalers")}
+    others = {"services", "persistentvolumeclaims", *scalers}
+    return {one for one in permissions(given) if one[2] not in others}
 
 
 def used(requests: Iterable[Request]) -> set[Permission]:
@@ -299,6 +305,39 @@ async def all_requests_for_a_network(frameworks: Frameworks) -> None:
 
     await eventually(made_again)
 
+    services = [{"taskRole": "a", "ports": [{"port": 80}]}]
+    await frameworks.create("s", role(), network={"enableDNSHostnames": False, "services": services})
+    await frameworks.until_running("s", 1)
+    await frameworks.set("s", network__services__0__ports=[{"port": 81}])
+
+    async def changed() -> None:
+        assert (await read(client, SERVICES, "s-a", namespace))["spec"]["ports"][0]["port"] == 81
+
+    await eventually(changed)
+    await frameworks.set("s", network__services=[])
+    await until_missing(client, SERVICES, "s-a", namespace)
+
+
+async def all_requests_for_budgets(frameworks: Frameworks) -> None:
+    """Everything that a controller does with PodDisruptionBudgets."""
+    await frameworks.create("d", budgeted(1))
+    await frameworks.until_running("d", 1)
+    version = await find_served(frameworks.client, PODDISRUPTIONBUDGETS, V1BETA1_BUDGETS)
+    assert version is not None
+
+    async def raised() -> None:
+        found = await read(frameworks.client, version, "d-a", frameworks.namespace)
+        assert found["spec"]["minAvailable"] == 1
+
+    await eventually(raised)
+    await frameworks.set("d", taskRoles__0__disruptionBudget=None)
+    await until_missing(frameworks.client, version, "d-a", frameworks.namespace)
+
+
+def budgeted(number: int) -> Json:
+    """A role whose Tasks may not be evicted."""
+    return {**role(number=number), "disruptionBudget": {"maxUnavailable": 0}}
+
 
 def claiming(number: int, retained: str) -> Json:
     """A role whose Tasks have volume claims."""
@@ -459,6 +498,7 @@ COMPONENTS: Final[dict[str, Component]] = {
         all_requests_for_queues,
         {"kueue": Kueue(mode=KueueMode.ENABLED)},
     ),
+    "budgets": Component(BUDGETS, "list poddisruptionbudgets", {"role": budgeted(1)}, all_requests_for_budgets),
     "history": Component(HISTORY, "patch frameworks", {}, all_requests_for_the_history),
     **{
         scheduler: Component(
@@ -622,6 +662,7 @@ async def test_it_runs_under_exactly_these_rules(cluster: Cluster, frameworks: F
     [
         "network",
         "claims",
+        "budgets",
         *(pytest.param(name, marks=pytest.mark.newest) for name in ("queues", GangScheduler.VOLCANO, "history")),
     ],
 )

@@ -132,7 +132,7 @@ async def test_a_claim_of_another_owner_is_ignored(
     found = (await claims_in(frameworks))["data-f-a-0"]
     for field in ("annotations", "labels", "ownerReferences"):  # the cluster binds it meanwhile
         assert found["metadata"].get(field) == other["metadata"].get(field)
-    # Its owner gives it to the Task, as docs/manual.md says.
+    # Its owner gives it to the Task, as docs/write-a-framework.md says.
     marks = {
         "FC_FRAMEWORK_NAMESPACE": frameworks.namespace,
         "FC_FRAMEWORK_NAME": "f",

@@ -13,7 +13,7 @@ from tests.property.mutants import MUTANTS
 _ROOT: Final = Path(__file__).parents[2]
 _PAGE: Final = (_ROOT / "docs" / "guarantees.md").read_text()
 _TOPICS: Final = {"retry", "completion", "retention", "network", "rest"}
-"""Promises of the manual that no row of the page's first table names."""
+"""Promises of other pages that no row of the page's first table names."""
 
 
 def _guarantees(text: str) -> set[str]:

@@ -55,7 +55,7 @@ class Attempt:
 
 @dataclass
 class Model:
-    """The rule, by its words in the manual."""
+    """The rule, by the words of docs/long-training.md."""
 
     limit: int
     is_task: bool

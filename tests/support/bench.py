@@ -20,9 +20,11 @@ from frameworkcontroller.api.objects import (
     Framework,
     Identity,
     PodRecord,
+    budget_record,
     claim_record,
     configmap_record,
     pod_record,
+    scaler_record,
     service_record,
 )
 from frameworkcontroller.api.podgroups import (
@@ -128,6 +130,8 @@ class Bench:
         self.pods: dict[str, PodRecord] = {}
         self.services: dict[str, CompanionRecord] = {}
         self.claims: dict[str, ClaimRecord] = {}
+        self.scalers: dict[str, CompanionRecord] = {}
+        self.budgets: dict[str, CompanionRecord] = {}
         self.groups: dict[tuple[Kind, str], CompanionRecord] = {}
         """PodGroups, by kind and name."""
         self.served = "v1beta1"
@@ -186,6 +190,10 @@ class Bench:
         self.looks += 1
         if kind in PODGROUPS:
             return self.not_listed or self.groups.get((kind, name))
+        if kind is Kind.ROLE_SCALER:
+            return self.not_listed or self.scalers.get(name)
+        if kind is Kind.DISRUPTION_BUDGET:
+            return self.not_listed or self.budgets.get(name)
         return self.not_listed or (self.claims if kind is Kind.VOLUME_CLAIM else self.services).get(name)
 
     def _list_claims(self, needed: bool) -> list[ClaimRecord] | NotListed:
@@ -389,6 +397,12 @@ class Bench:
         if body["kind"] == Kind.SERVICE:
             self.services[name] = service_record(body)
             return
+        if body["kind"] == Kind.ROLE_SCALER:
+            self.scalers[name] = scaler_record(body)
+            return
+        if body["kind"] == Kind.DISRUPTION_BUDGET:
+            self.budgets[name] = budget_record(body)
+            return
         if body["kind"] == Kind.PODGROUP:
             group, _, version = body["apiVersion"].partition("/")
             kind = next((one for one in PODGROUPS if one.endswith(group)), Kind.PODGROUP)
@@ -411,9 +425,11 @@ class Bench:
         """The cache sees an object gone."""
         if name == names.configmap_name("f"):
             self.configmap = None
+        elif self.scalers.pop(name, None) is not None:
+            pass
         elif any(of == name for _, of in self.groups):
             self.groups = {key: group for key, group in self.groups.items() if key[1] != name}
-        elif self.services.pop(name, None) is None and self.claims.pop(name, None) is None:
+        elif not any(of.pop(name, None) for of in (self.services, self.budgets, self.claims)):
             self.pods.pop(name, None)
             self.touch(name)
 
@@ -438,6 +454,10 @@ class Bench:
             self.tracker.agenda.look()
         elif name in self.services:
             drop(PARTS, self.tracker, Target(Kind.SERVICE, name), self.services[name].uid)
+        elif name in self.scalers:
+            drop(PARTS, self.tracker, Target(Kind.ROLE_SCALER, name), self.scalers[name].uid)
+        elif name in self.budgets:
+            drop(PARTS, self.tracker, Target(Kind.DISRUPTION_BUDGET, name), self.budgets[name].uid)
         elif found := [(kind, group.uid) for (kind, of), group in self.groups.items() if of == name]:
             ((kind, uid),) = found
             drop(PARTS, self.tracker, Target(kind, name, self.status.attempt.id), uid)

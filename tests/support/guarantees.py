@@ -1,6 +1,6 @@
 """The guarantees, checked on the record of the world of ``tests.support.world``.
 
-Sources: docs/guarantees.md and docs/manual.md ("Retry", "Completion", "Rescale"), and not the code.
+Sources: docs/guarantees.md, docs/failures-and-retries.md and docs/running.md, and not the code.
 Checked are: every status that the API server stores, against the one before it; every request of a controller, against
 the status that is stored at that moment (persist before act); and after every change of any object, all Pods.
 """
@@ -27,6 +27,7 @@ from frameworkcontroller.api.spec import (
 from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatus, TaskStatus
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.machine.kernel.actions import Action, ConfirmGone, ConfirmNone, Delete
+from frameworkcontroller.machine.kernel.companionpart import RemoveCompanion
 from frameworkcontroller.machine.kernel.model import InvariantError, Limits
 from frameworkcontroller.machine.kernel.requests import Kind, PatchFinalizers, Target
 from frameworkcontroller.machine.kernel.tracker import Tracker
@@ -35,12 +36,22 @@ from tests.support.invariants import check_status, check_step
 from tests.support.queueguarantees import QueueGuarantees
 from tests.support.world import NAMESPACE, PODGROUPS, Body, World, controller_of, is_deleting, mark_of, name_of, uid_of
 
+ROLE_OBJECTS: Final = (Kind.SERVICE, Kind.DISRUPTION_BUDGET)
+"""Kinds of which a role may have an object."""
+
 _OVER: Final = (State.ATTEMPT_COMPLETED, State.COMPLETED)
 _NEVER_RETRIED: Final = (-210, -220, -230, -250)
-_ALWAYS_RETRIED: Final = (-240, -241, -261)
+_ALWAYS_RETRIED: Final = (-240, -241, -242, -261)
 _DISRUPTED: Final = range(-1012, -1007)
 _EARLY_SEC: Final = 30
 """Time in which a disruption counts, too."""
+
+
+def role_objects(spec: Body) -> set[str]:
+    """The objects that the roles of a Framework ``f`` need by a spec, as in ``status.roleObjects``."""
+    services = (spec.get("network") or {}).get("services") or ()
+    budgets = (role["name"] for role in spec.get("taskRoles") or () if role.get("disruptionBudget"))
+    return {f"Service/f-{one['taskRole']}" for one in services} | {f"PodDisruptionBudget/f-{one}" for one in budgets}
 
 
 class Guarantees:
@@ -70,6 +81,8 @@ class Guarantees:
         self._begun: set[str] = set()
         """Owners (by UID) of what was created."""
         self._to_go: set[str] = set()
+        self._most_ready: dict[str, int] = {}
+        """By the UID of a role."""
         self._read_as_lost: dict[str, bool] = {}
         """Whether the Node of a Pod (by UID) was lost when a controller last read it."""
         self.queues = QueueGuarantees(world)
@@ -91,6 +104,7 @@ class Guarantees:
 
     def look(self) -> None:
         """Check the world as it is now."""
+        self._count_ready()
         for body in self.world.objects[Kind.FRAMEWORK].values():
             self.queues.note(body)
             self._look_at_status(body)
@@ -180,7 +194,11 @@ class Guarantees:
             return
         if status is None:
             raise self.world.violation(f"{where}: no status is stored")
-        if target.kind in (Kind.SERVICE, Kind.WORKLOAD):
+        if target.kind in ROLE_OBJECTS and (body.get("spec") or {}).get("clusterIP") != "None":
+            self._require(target.object_key in status.role_objects, f"O: {where}: the status does not record it")
+            self._check_minimum(framework_uid, target.name, body)
+            return
+        if target.kind in (Kind.SERVICE, Kind.WORKLOAD, Kind.ROLE_SCALER):
             return
         if target.kind is Kind.VOLUME_CLAIM:
             self._require(_task_of(status, target.role, target.index) is not None, f"{where}: no such Task is stored")
@@ -194,7 +212,7 @@ class Guarantees:
             self.queues.starting(framework_uid, self.world.specs.get((framework_uid, status.observed_generation or 0)))
             self._require(status.state is State.CREATION_PENDING, f"{where}: the stored state is {status.state}")
             self._require(not _is_suspended(status), f"{where}: Suspended is True")
-            spec = self._spec(framework_uid, status.observed_generation)
+            spec = self.spec_of(framework_uid, status.observed_generation)
             has_names = spec is None or not spec.has_hostnames or framework_uid in self._served
             self._require(has_names, f"{where}: there was never a Service")
             deadline = None if spec is None else spec.active_deadline_seconds
@@ -236,7 +254,7 @@ class Guarantees:
         self._ours.add(uid_of(body))
         self.queues.created(body)
         self._begun.add(controller_of(body) or "")
-        if self._kind is Kind.SERVICE:
+        if self._kind is Kind.SERVICE and body["spec"].get("clusterIP") == "None":
             self._served.add(controller_of(body) or "")
         if controller_of(body) in self.world.gone:
             self._ownerless.add(uid_of(body))
@@ -248,10 +266,18 @@ class Guarantees:
         where = f"deletion of {target.name} {uid}"
         if body is None or name_of(body) != target.name:
             return
+        if target.kind in ROLE_OBJECTS and isinstance(action, RemoveCompanion):
+            self._require(controller_of(body) == framework_uid, f"O: {where}: it is not ours")
+            asked = all(target.object_key in role_objects(spec) for spec in self._specs_since(framework_uid))
+            self._require(not asked, f"O: {where}: every spec asks for it")
+            return
         if target.kind in (Kind.SERVICE, *PODGROUPS):
             raise self.world.violation(f"{where}: a controller never deletes one")
         if target.kind is Kind.WORKLOAD:
             self._require(controller_of(body) == framework_uid, f"{where}: it is not ours")
+            return
+        if target.kind is Kind.ROLE_SCALER:
+            self._justify_scaler_deletion(framework_uid, body, where)
             return
         if target.kind is Kind.VOLUME_CLAIM:
             self._justify_claim_deletion(framework_uid, target, body, where)
@@ -318,15 +344,77 @@ class Guarantees:
             self.marking(framework_uid, before)
         elif kind is Kind.WORKLOAD:
             self.queues.patching_workload(framework_uid, before, after, loose=self.loose)
+        elif kind in ROLE_OBJECTS and before.get("spec") != after.get("spec"):
+            self._require(uid_of(before) in self._ours, f"O: change of {name_of(before)}: it is not ours")
+            self._check_minimum(framework_uid, name_of(before), after)
         elif kind in PODGROUPS:
             self._require(uid_of(before) in self._ours, f"change of {name_of(before)}: it is not ours")
             self.queues.patching_group(before, after, kind)
         else:
             self.relabelling(before)
 
+    def _specs_since(self, framework_uid: str) -> list[Body]:
+        """The specs of the Framework from the one on that the stored status has observed."""
+        status = self._stored.get(framework_uid)
+        first = 0 if status is None else status.observed_generation or 0
+        return [spec for (uid, number), spec in self.world.specs.items() if uid == framework_uid and number >= first]
+
+    def _check_minimum(self, framework_uid: str, name: str, body: Body) -> None:
+        """The minimum of a budget rests on the stored count of its role, and on a spec."""
+        minimum, status = (body.get("spec") or {}).get("minAvailable"), self._stored.get(framework_uid)
+        if minimum is None or status is None or self.loose:
+            return
+        counted = [role.budgeted_task_count for role in status.attempt.roles if name.endswith(f"-{role.name}")]
+        budgets = [
+            role["disruptionBudget"]["maxUnavailable"]
+            for (uid, _), spec in self.world.specs.items()
+            for role in spec.get("taskRoles") or ()
+            if uid == framework_uid and name.endswith(f"-{role['name']}") and role.get("disruptionBudget")
+        ]
+        allowed = {max(0, count - most) for count in counted or [0] for most in budgets}
+        self._require(minimum in allowed, f"O: {name} has the minimum {minimum}, of {counted} less {budgets}")
+
+    def _check_budget(self, before: TaskRoleStatus, after: TaskRoleStatus) -> None:
+        """A count rises to Tasks that are ready, and falls to those that are not over, or to 0 without a budget."""
+        old, new = before.budgeted_task_count, after.budgeted_task_count
+        if new > old:
+            ready = self._most_ready.get(after.instance_uid, 0)
+            self._require(new <= ready, f"O: {after.name}: {new} Tasks count, and at most {ready} were ready")
+        staying = sum(
+            task.state in (State.RUNNING, State.DELETION_PENDING)
+            if task.is_leaving
+            else task.state is not State.COMPLETED
+            for task in after.tasks
+        )
+        self._require(new <= staying, f"O: {after.name}: {new} Tasks count, and {staying} are not over")
+        if 0 < new < old:
+            self._require(new == staying, f"O: {after.name}: {new} Tasks count, and {staying} of {old} are not over")
+
+    def _count_ready(self) -> None:
+        """Note how many Tasks of each role were ready at a time."""
+        found: dict[str, int] = {}
+        for pod in self.world.objects[Kind.POD].values():
+            role = mark_of(pod, names.TASKROLE_UID)
+            conditions = pod["status"].get("conditions") or ()
+            if (
+                role
+                and not is_deleting(pod)
+                and any((one["type"], one["status"]) == ("Ready", "True") for one in conditions)
+            ):
+                found[role] = found.get(role, 0) + 1
+        for role, count in found.items():
+            self._most_ready[role] = max(count, self._most_ready.get(role, 0))
+
     def relabelling(self, body: Body) -> None:
         """A label is restored: only on our objects."""
         self._require(uid_of(body) in self._ours, f"label of {name_of(body)}: it is not ours")
+
+    def _justify_scaler_deletion(self, framework_uid: str, body: Body, where: str) -> None:
+        self._require(controller_of(body) == framework_uid, f"{where}: it is not ours")
+        status = self._stored.get(framework_uid)
+        if not self.loose and status is not None:
+            kept = {role.autoscaling.scaler_id for role in status.attempt.roles if role.autoscaling is not None}
+            self._require(mark_of(body, names.SCALER_ID) not in kept, f"{where}: its role has autoscaling")
 
     def _justify_pod_deletion(self, status: FrameworkStatus, action: Action, body: Body, where: str) -> None:
         found = next(
@@ -515,7 +603,7 @@ class Guarantees:
 
     def _check_framework(self, uid: str, before: FrameworkStatus, after: FrameworkStatus) -> None:
         old, new = before.attempt, after.attempt
-        spec = self._spec(uid, after.observed_generation)
+        spec = self.spec_of(uid, after.observed_generation)
         if new.id != old.id:
             self._require(new.id == old.id + 1, f"Framework attempt {new.id} follows {old.id}")
             self._require(
@@ -673,7 +761,7 @@ class Guarantees:
         completion = status.attempt.completion_status
         assert completion is not None
         assert completion.trigger is not None
-        total = sum(role.task_number for role in spec.task_roles)
+        total = sum(number_of(role, before) for role in spec.task_roles)
         ended = {(role.name, task.index): task for role, task in _tasks(status) if _counts(task)}
         self._require(1 <= total == len(ended), f"{len(ended)} of {total} Tasks completed, and so has the attempt")
         self._require(completion.code == 0, f"all Tasks completed, and the attempt with {completion.code}")
@@ -695,13 +783,14 @@ class Guarantees:
             )
 
     def _check_roles(self, uid: str, before: FrameworkStatus, after: FrameworkStatus) -> None:
-        spec = self._spec(uid, after.observed_generation)
+        spec = self.spec_of(uid, after.observed_generation)
         roles = {role.name: role for role in after.attempt.roles}
         for old in before.attempt.roles:
             new = roles.pop(old.name, None)
             if new is None or new.instance_uid != old.instance_uid:
                 self._require(all(_has_left(task) for task in old.tasks), f"TaskRole {old.name} was dropped with Tasks")
                 continue
+            self._check_budget(old, new)
             always = new.started and not old.started and self._depends(uid, old.name)
             if spec is not None and always and after.observed_generation == before.observed_generation:
                 self._check_start(spec, old.name, after)
@@ -828,14 +917,29 @@ class Guarantees:
 
     def _specs(self, uid: str) -> list[FrameworkSpec]:
         """All valid specs that the Framework has had."""
-        found = (self._spec(uid, generation) for known, generation in self.world.specs if known == uid)
+        found = (self.spec_of(uid, generation) for known, generation in self.world.specs if known == uid)
         return [spec for spec in found if spec is not None]
 
-    def _spec(self, uid: str, generation: int | None) -> FrameworkSpec | None:
+    def spec_of(self, uid: str, generation: int | None) -> FrameworkSpec | None:
+        """The spec of that generation, None if it is invalid or unknown."""
         try:
             return parse_spec(self.world.specs[uid, generation or 0])
         except (SpecError, KeyError):
             return None
+
+
+def number_of(role: TaskRoleSpec, status: FrameworkStatus) -> int:
+    """The number of Tasks that the role is to have by that stored status."""
+    if role.autoscaling is None:
+        return role.task_number
+    found = next((one for one in status.attempt.roles if one.name == role.name), None)
+    if found is None:
+        number = role.task_number
+    elif found.autoscaling is not None and found.autoscaling.scaler_id:
+        number = found.autoscaling.task_number
+    else:
+        number = sum(not task.is_leaving for task in found.tasks)
+    return role.autoscaling.bounded(number)
 
 
 def _matches_surely(task: TaskSpec, code: int) -> bool:
@@ -846,7 +950,7 @@ def _matches_surely(task: TaskSpec, code: int) -> bool:
 
 
 def is_lost(node: Body | None) -> bool:
-    """Whether this Node is lost by the words of the manual: absent, unreachable or out of service."""
+    """Whether this Node is lost, as pages define it: absent, unreachable or out of service."""
     taints = () if node is None else (node.get("spec") or {}).get("taints") or ()
     keys = {taint["key"] for taint in taints}
     return node is None or bool(keys & {"node.kubernetes.io/unreachable", "node.kubernetes.io/out-of-service"})

@@ -475,7 +475,7 @@ class History:
 
     def retreat(self) -> None:
         """Foreign objects go."""
-        for kind in (Kind.POD, Kind.CONFIGMAP, Kind.SERVICE, Kind.VOLUME_CLAIM):
+        for kind in (Kind.POD, Kind.CONFIGMAP, Kind.SERVICE, Kind.VOLUME_CLAIM, Kind.ROLE_SCALER):
             for body in list(self.world.objects[kind].values()):
                 if not self.guarantees.is_ours(body):
                     self.world.tell(f"the foreign {kind} {name_of(body)} goes")

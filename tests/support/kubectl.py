@@ -1,4 +1,4 @@
-"""The kubectl of this machine, if it is one that the embedded cluster promises to serve."""
+"""kubectl and helm: of this machine, or of scripts/kube_tools.py. kubectl is one that the embedded cluster serves."""
 
 import asyncio
 import json
@@ -6,21 +6,24 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+ROOT: Final = Path(__file__).resolve().parents[2]
 OLDEST: Final = (1, 30)
 
 
 @cache
 def find_kubectl() -> Path | str:
-    """The kubectl to test with (KUBECTL, or the one on PATH), or why there is none."""
+    """The kubectl to test with (KUBECTL, the one on PATH, or a downloaded one), or why there is none."""
     found = os.environ.get("KUBECTL") or shutil.which("kubectl")
     oldest = ".".join(map(str, OLDEST))
     if not found:
-        return f"no kubectl on PATH (wanted: {oldest} or newer)"
+        downloaded = _downloaded("kubectl")
+        return downloaded if isinstance(downloaded, Path) else f"no kubectl on PATH, and {downloaded}"
     said = subprocess.run([found, "version", "--client", "--output=json"], capture_output=True, text=True, check=False)
     version = re.search(r'"gitVersion": *"v(\d+)\.(\d+)[^"]*"', said.stdout)
     if not version:
@@ -28,6 +31,20 @@ def find_kubectl() -> Path | str:
     if (int(version[1]), int(version[2])) < OLDEST:
         return f"{found} is {version[1]}.{version[2]}, older than {oldest}"
     return Path(found)
+
+
+@cache
+def find_helm() -> Path | str:
+    """The helm to test with (HELM, or a downloaded one), or why there is none."""
+    found = os.environ.get("HELM")
+    return Path(found) if found else _downloaded("helm")
+
+
+@cache
+def _downloaded(name: str) -> Path | str:
+    command = [sys.executable, str(ROOT / "scripts/kube_tools.py")]
+    ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    return Path(ran.stdout.strip()) / name if ran.returncode == 0 else ran.stderr.strip()
 
 
 class Answer(NamedTuple):
@@ -39,7 +56,7 @@ class Answer(NamedTuple):
 
 
 class Kubectl:
-    """Runs kubectl against one cluster and namespace, with a home of its own."""
+    """Runs kubectl against one cluster and namespace, with a home of its own. Or helm, with the same options."""
 
     def __init__(self, program: Path, kubeconfig: Path, namespace: str, home: Path) -> None:
         self._program = program

@@ -169,7 +169,15 @@ class ReverseProxy:
     def _send(self, incoming: web.BaseRequest, body: bytes, headers: Mapping[str, str]) -> Any:
         assert self._session is not None
         url = URL(self._upstream + incoming.raw_path, encoded=True)
-        return self._session.request(incoming.method, url, data=body or None, headers=headers, allow_redirects=False)
+        return self._session.request(
+            incoming.method,
+            url,
+            data=body or None,
+            headers=headers,
+            # Clients may send none.
+            skip_auto_headers=("Content-Type",),
+            allow_redirects=False,
+        )
 
     async def _headers(self, incoming: web.BaseRequest) -> dict[str, str]:
         added = [] if self._credentials is None else await self._credentials()

@@ -46,10 +46,12 @@ QUOTA_TEXT: Final = 'pods "%s" is forbidden: exceeded quota: q, requested: pods=
 _GRACE_SEC: Final = 30
 _TERMINAL: Final = ("Succeeded", "Failed")
 PODGROUPS: Final = (Kind.PODGROUP, Kind.VOLCANO_PODGROUP, Kind.COSCHEDULING_PODGROUP)
-_COUNTED: Final = (Kind.FRAMEWORK, Kind.WORKLOAD, *PODGROUPS)
+_COUNTED: Final = (Kind.FRAMEWORK, Kind.ROLE_SCALER, Kind.WORKLOAD, *PODGROUPS)
 """Kinds with a generation, and a status that only its subresource writes."""
 _DEPENDENTS: Final = (
     (Kind.SERVICE, Kind.FRAMEWORK, ()),
+    (Kind.ROLE_SCALER, Kind.FRAMEWORK, ()),
+    (Kind.DISRUPTION_BUDGET, Kind.FRAMEWORK, ()),
     (Kind.VOLUME_CLAIM, Kind.FRAMEWORK, ()),
     (Kind.POD, Kind.CONFIGMAP, ()),
     *((kind, Kind.CONFIGMAP, ()) for kind in PODGROUPS),
@@ -628,8 +630,11 @@ class World:
         if phase in _TERMINAL:
             ready = False
         if ready is not None:
+            before = next((one for one in status.get("conditions", ()) if one["type"] == "Ready"), None)
             others = [one for one in status.get("conditions", ()) if one["type"] != "Ready"]
-            status["conditions"] = [*others, {"type": "Ready", "status": str(ready)}]
+            if before is None or before["status"] != str(ready):
+                before = {"type": "Ready", "status": str(ready), "lastTransitionTime": format_time(int(self.now))}
+            status["conditions"] = [*others, before]
         if phase in _TERMINAL:
             ended = {"exitCode": exit_code, "reason": "Error" if exit_code else "Completed"}
             ended["finishedAt"] = format_time(int(self.now))

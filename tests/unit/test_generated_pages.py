@@ -39,7 +39,7 @@ def generator(name: str) -> ModuleType:
         ("events.md", "events"),
         ("metrics.md", "metrics"),
         ("reference.md", "reference"),
-        ("python-reference.md", "python_names"),
+        ("commands.md", "commands"),
     ],
 )
 def test_a_page_is_current(page: str, script: str) -> None:

@@ -68,6 +68,9 @@ def test_names_no_field_that_is_not_in_the_schema(name: str) -> None:
 )
 def test_names_every_value(name: str, field: str) -> None:
     (line,) = (line for line in table(name) if f"`{field}`" in line)
+    for anchor in re.findall(r"\(#([a-z-]+)\)", line):
+        (heading,) = re.findall(rf"^### ({anchor.replace('-', ' ')})$", PAGE.read_text(), re.MULTILINE | re.IGNORECASE)
+        line += section(heading)
     assert [value for value in fields_of(name)[field] if f"`{value}`" not in line] == []
 
 

@@ -24,6 +24,8 @@ LISTS: Final = {"roles", "tasks", "conditions"}
 
 OWNERS: Final = {
     "machine/kernel/tracker.py": "Tracker",
+    "machine/parts/autoscaling/rolescalers.py": "ScalerState",
+    "machine/parts/budgets/disruptionbudgets.py": "BudgetState",
     "machine/parts/dependencies/dependencies.py": "RoleOrder",
     "machine/parts/gangs/gangstate.py": "GangState",
     "machine/parts/history/archiving.py": "ArchiveMemory",
@@ -31,6 +33,7 @@ OWNERS: Final = {
     "machine/parts/nodes/nodeavoidance.py": "UnplacedPods",
     "machine/parts/notice/checkpointnotice.py": "NoticeState",
     "machine/parts/progress/reportedprogress.py": "ReadReports",
+    "machine/parts/rollout/availability.py": "Availability",
 }
 """By file, the class that changes records: the tracker and, each for its own fields of the status, states of parts."""
 
@@ -40,9 +43,11 @@ HOLDERS: Final = {"machine", "controller", "manager"}
 MARKS: Final = {"change", "move", "move_framework"}
 """Methods of the owner that mark what changed."""
 
-UNMARKED: Final = {"encoded", "task_counts", "phase", "reason", "message", "progress"}
+UNMARKED: Final = {
+    "encoded", "task_counts", "phase", "reason", "message", "progress", "ready_task_count", "updated_task_count",
+}  # fmt: skip
 """A cache, counts, and the headline, which follow from marked changes: no status is written for them alone. Progress is
-written with the next change or after a minute, and no action waits for it."""
+written with the next change or after a minute, ready Tasks with it or after a second, and no action waits for them."""
 
 MUTATORS: Final = {"append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"}
 

@@ -85,6 +85,13 @@ def test_wide_prose_is_refused_but_not_wide_tables_and_code(tmp_path: Path) -> N
     assert found(tmp_path, "file.yaml", f"a: {words}\n# {words}\n") == [(2, "157 columns", "wrap at 150")]
 
 
+def test_a_paragraph_in_a_cell_is_refused(tmp_path: Path) -> None:
+    text, code, link = "w" * 160, ", ".join(["`code`"] * 30), f"[a](https://{'b' * 160})"
+    assert found(tmp_path, "page.md", f"| a | {code} |\n|---|---|\n| {link} | {text} |\n```\n| {text} |\n```\n") == [
+        (3, "a cell of 160 characters", "less than 160, or a list")
+    ]
+
+
 def test_a_finding_fails_the_linter(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "page.md"
     page.write_text("The first line.\nIts status was written by somebody else.\n")

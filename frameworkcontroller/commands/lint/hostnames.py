@@ -9,7 +9,7 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.inputmodel import whole
 from frameworkcontroller.api.problems import KeyPath, shown
 from frameworkcontroller.api.spec import FrameworkSpec, check_hostnames
-from frameworkcontroller.commands.lint.findings import Finding, Role, error, mapping, roles_of, warning
+from frameworkcontroller.commands.lint.findings import Finding, Role, error, mapping, mappings, roles_of, warning
 
 _HOST_LIST_BYTES: Final = 100_000_000
 """Of all Pods. An API server stores and sends them, and etcd has room for 2 GiB by default."""
@@ -23,6 +23,11 @@ def check_services(framework: Mapping[Any, Any], services: Sequence[Mapping[Any,
         for service in services
         if mapping(service, "metadata").get("namespace") == metadata.get("namespace")
     }
+    for position, made in _role_services(framework):
+        if made in beside:
+            text = f"makes Service {made}, which this file makes, too: the Framework will not start"
+            place = ("spec", "network", "services", position)
+            yield error(place, f"{text} (Stalled, NamingConflict); remove the Service")
     by_hand = [found for role in roles_of(framework) for found in _set_by_hand(role)]
     name = metadata.get("name")
     if network is None:
@@ -40,6 +45,13 @@ def check_services(framework: Mapping[Any, Any], services: Sequence[Mapping[Any,
         for path, value in by_hand:
             text = "replaces the name that spec.network sets: no placeholder knows the host names of these Pods"
             yield warning(path, text, value=value)
+
+
+def _role_services(framework: Mapping[Any, Any]) -> Iterator[tuple[int, str]]:
+    """The entries of ``spec.network.services``: the position of each, and the name of its Service."""
+    name = str(mapping(framework, "metadata").get("name"))
+    for position, one in mappings(mapping(framework, "spec", "network").get("services")):
+        yield position, names.role_object(name, str(one.get("taskRole")))
 
 
 def _set_by_hand(role: Role) -> list[tuple[KeyPath, Any]]:

@@ -1,6 +1,6 @@
 """Checks of a Framework's labels for Kueue, and of annotations of its Pod templates.
 
-Source: docs/manual.md, "Queues"; for values, the API ``kueue.x-k8s.io/v1beta2``.
+Source: docs/shared-clusters.md, "Queues"; for values, the API ``kueue.x-k8s.io/v1beta2``.
 """
 
 from __future__ import annotations

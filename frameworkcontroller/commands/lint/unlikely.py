@@ -1,6 +1,6 @@
 """Checks of a valid spec: policies, deadlines and orders without effect, or with an unlikely one.
 
-Source: docs/manual.md, "Retry" and "Completion".
+Source: docs/failures-and-retries.md, "Retry" and "Completion".
 """
 
 from __future__ import annotations

@@ -252,6 +252,12 @@ def _priority_cells(obj: Json, now: float) -> list[Any]:
     return [_name(obj), obj.get("value") or 0, bool(obj.get("globalDefault")), _age(obj, now), policy]
 
 
+def _budget_cells(obj: Json, now: float) -> list[Any]:
+    spec = _spec(obj)
+    limits = [str(spec.get(field, "N/A")) for field in ("minAvailable", "maxUnavailable")]
+    return [_name(obj), *limits, _status(obj).get("disruptionsAllowed") or 0, _age(obj, now)]
+
+
 _BINDINGS = Columns(
     (
         _NAME,
@@ -322,6 +328,16 @@ BUILTIN_COLUMNS: Mapping[str, Columns] = {
         _claim_cells,
     ),
     "Pod": _PODS,
+    "PodDisruptionBudget": Columns(
+        (
+            _NAME,
+            _text("Min Available", "The Pods that must be ready."),
+            _text("Max Unavailable", "The Pods that may be not ready."),
+            TableColumn("Allowed Disruptions", "integer", "The Pods that may be evicted now."),
+            _AGE,
+        ),
+        _budget_cells,
+    ),
     "PriorityClass": Columns(
         (
             _NAME,

@@ -98,6 +98,9 @@ CRDS = _builtin(
     status=True,
 )
 LEASES = _builtin("coordination.k8s.io", "v1", "Lease", "leases")
+PODDISRUPTIONBUDGETS = _builtin(
+    "policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", short=("pdb",), status=True
+)
 ROLES = _builtin(_RBAC, "v1", "Role", "roles")
 ROLEBINDINGS = _builtin(_RBAC, "v1", "RoleBinding", "rolebindings")
 CLUSTERROLES = _builtin(_RBAC, "v1", "ClusterRole", "clusterroles", namespaced=False)
@@ -154,6 +157,7 @@ BUILTIN_RESOURCES: tuple[ApiResource, ...] = (
     SELFSUBJECTRULESREVIEWS,
     SUBJECTACCESSREVIEWS,
     LEASES,
+    PODDISRUPTIONBUDGETS,
     CLUSTERROLEBINDINGS,
     CLUSTERROLES,
     ROLEBINDINGS,

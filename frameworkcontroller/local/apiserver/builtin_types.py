@@ -145,7 +145,16 @@ _FORMATS: Mapping[str, str] = {
         ),
         "quantity",
     ),
-    **dict.fromkeys(("HTTPGetAction.port", "ServicePort.targetPort", "TCPSocketAction.port"), "int-or-string"),
+    **dict.fromkeys(
+        (
+            "HTTPGetAction.port",
+            "PodDisruptionBudgetSpec.maxUnavailable",
+            "PodDisruptionBudgetSpec.minAvailable",
+            "ServicePort.targetPort",
+            "TCPSocketAction.port",
+        ),
+        "int-or-string",
+    ),
     **dict.fromkeys(("ConfigMap.binaryData", "Secret.data", "WebhookClientConfig.caBundle"), "byte"),
     **dict.fromkeys(
         ("Event.eventTime", "EventSeries.lastObservedTime", "LeaseSpec.acquireTime", "LeaseSpec.renewTime"),

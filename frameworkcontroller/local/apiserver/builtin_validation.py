@@ -269,6 +269,17 @@ def _priority_class(obj: Json) -> list[Cause]:
     return []
 
 
+def _budget(obj: Json) -> list[Cause]:
+    spec = obj.get("spec") or {}
+    found: list[Cause] = []
+    if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
+        found.append(invalid("spec", "", "minAvailable and maxUnavailable cannot be both set"))
+    limits = ((field, spec.get(field)) for field in ("minAvailable", "maxUnavailable"))
+    negative = [one for one in limits if isinstance(one[1], int) and one[1] < 0]
+    found += [invalid(f"spec.{field}", value, "must be greater than or equal to 0") for field, value in negative]
+    return found
+
+
 _ON_CREATE: Mapping[str, Callable[[Json], list[Cause]]] = {
     "ClusterRole": _role,
     "ClusterRoleBinding": _role_binding(("ClusterRole",)),
@@ -278,6 +289,7 @@ _ON_CREATE: Mapping[str, Callable[[Json], list[Cause]]] = {
     "Lease": _lease,
     "PersistentVolumeClaim": _claim,
     "Pod": _pod,
+    "PodDisruptionBudget": _budget,
     "PriorityClass": _priority_class,
     "ResourceQuota": _resource_quota,
     "Role": _role,

@@ -61,6 +61,7 @@ _KINDS = {
     "Node": "Node is a machine that runs Pods.",
     "PersistentVolumeClaim": "PersistentVolumeClaim is a request for storage, which Pods then use as a volume.",
     "Pod": "Pod is a group of containers that run together on a node.",
+    "PodDisruptionBudget": "PodDisruptionBudget limits evictions of Pods.",
     "PriorityClass": "PriorityClass maps the name of a priority to its value.",
     "ResourceQuota": "ResourceQuota limits the resources of a namespace.",
     "Role": "Role is a set of permissions in a namespace.",

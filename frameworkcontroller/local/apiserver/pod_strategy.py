@@ -11,6 +11,7 @@ from frameworkcontroller.local.apiserver import api_errors, deletion
 from frameworkcontroller.local.apiserver.api_errors import ApiStatusError
 from frameworkcontroller.local.apiserver.api_resources import ApiResource
 from frameworkcontroller.local.apiserver.deletion import DeleteOptions, Verdict
+from frameworkcontroller.local.apiserver.disruption_budgets import check_eviction
 from frameworkcontroller.local.apiserver.endpoints import Endpoint
 from frameworkcontroller.local.apiserver.metadata import rfc3339
 from frameworkcontroller.local.apiserver.object_records import ObjectRecord
@@ -166,8 +167,9 @@ def _binding_conflict(name: str, why: str) -> ApiStatusError:
 def evict(
     registry: Registry, endpoint: Endpoint, namespace: str, name: str, options: DeleteOptions, call: Call
 ) -> Deleted:
-    """Delete a Pod for a drain. Disruption budgets are not supported."""
+    """Delete a Pod for a drain. Raises ApiStatusError if a disruption budget refuses it."""
     record = registry.get(endpoint, namespace, name)
+    check_eviction(registry, record)
     version = str(record.revision)
     if not call.dry_run and options.uid in (None, record.uid) and options.resource_version in (None, version):
         pod = endpoint.document(record)

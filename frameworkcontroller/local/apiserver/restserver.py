@@ -21,6 +21,7 @@ from frameworkcontroller.local.apiserver.api_resources import ApiResource
 from frameworkcontroller.local.apiserver.authentication import Authenticator
 from frameworkcontroller.local.apiserver.claim_protection import ClaimProtection, ClaimStrategy
 from frameworkcontroller.local.apiserver.crd_controller import Definitions, DefinitionStrategy
+from frameworkcontroller.local.apiserver.disruption_budgets import BudgetStrategy, DisruptionController
 from frameworkcontroller.local.apiserver.endpoints import Endpoint, Endpoints
 from frameworkcontroller.local.apiserver.event_expiry import EventExpiry
 from frameworkcontroller.local.apiserver.gc import GarbageCollector
@@ -117,6 +118,7 @@ class ApiServer:
             self._namespaces,
             self.gc,
             ClaimProtection(self.registry),
+            DisruptionController(self.registry),
         )
         if node_lifecycle:
             of_nodes = NodeLifecycle(self.registry), TaintEviction(self.registry), PodGc(self.registry)
@@ -260,6 +262,8 @@ def _strategy(t: ApiResource, storage: ObjectStorage) -> Strategy:
             return NamespaceStrategy()
         case builtin_resources.SERVICES.resource:
             return ServiceStrategy(storage)
+        case builtin_resources.PODDISRUPTIONBUDGETS.resource:
+            return BudgetStrategy()
         case builtin_resources.PERSISTENTVOLUMECLAIMS.resource:
             return ClaimStrategy()
         case builtin_resources.CRDS.resource:

@@ -115,6 +115,9 @@ class Context:
         """Whether the order of roles lets Pods of the role be created. That is persisted."""
         return all(part.has_started(self, role) for part in self.parts.has_started)
 
+    def may_shrink(self, role: str) -> bool:
+        return all(part.may_shrink(self, role) for part in self.parts.may_shrink)
+
     def may_have_pods(self, role: str, count: int) -> int:
         for part in self.parts.may_have_pods:
             count = part.may_have_pods(self, role, count)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import ConfigMapRecord, PodRecord, PodTrouble
+from frameworkcontroller.api.spec import FrameworkSpec
 from frameworkcontroller.api.status import TaskStatus
 from frameworkcontroller.machine.kernel.agenda import TaskKey
 from frameworkcontroller.machine.kernel.manifests import PodTemplate
@@ -53,6 +54,14 @@ class ProcessLife:
 
     generation: int | None = None
     """Generation of the spec in the last plan."""
+    spec: FrameworkSpec | None = None
+    """The last valid one in a plan; None before, and once the Framework is completed."""
+    task_numbers: tuple[int, ...] = ()
+    """Numbers of Tasks of roles with autoscaling in the last plan."""
+    stored_numbers: dict[str, int] = field(default_factory=dict)
+    """The numbers in the last persisted status, by role."""
+    adapted: tuple[FrameworkSpec, dict[str, int], FrameworkSpec] | None = None
+    """The last spec, other numbers of Tasks, and the spec with these."""
     mistake: str = ""
     """A likely mistake in that spec."""
     last_stall: Reason | None = None

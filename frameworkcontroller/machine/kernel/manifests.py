@@ -1,8 +1,8 @@
 """Bodies of the objects that the controller creates.
 
-Source: docs/manual.md (content of Pods). A role's Pod is encoded once, and rendered for each Task by replacing
-bytes. That is safe, as JSON escapes no character of the values; those in which it does, the JSON lists of hosts, are
-escaped.
+Source: docs/write-a-framework.md#what-is-put-into-a-pod. A role's Pod is encoded once, and rendered for each Task by
+replacing bytes. That is safe, as JSON escapes no character of the values; those in which it does, the JSON lists of
+hosts, are escaped.
 """
 
 from __future__ import annotations

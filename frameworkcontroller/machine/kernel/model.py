@@ -43,7 +43,7 @@ def require(value: _T | None, what: str) -> _T:
 
 
 class KeepLogs(StrEnum):
-    """The attempts of Tasks whose containers' logs are kept (docs/manual.md, "History")."""
+    """The attempts of Tasks whose containers' logs are kept (docs/history-records.md)."""
 
     NONE = "None"
     FAILED = "Failed"
@@ -51,7 +51,7 @@ class KeepLogs(StrEnum):
 
 
 SnapshotTrigger = Trigger
-"""Events for which a snapshot is taken (docs/manual.md, History)."""
+"""Events for which a snapshot is taken (docs/history-records.md)."""
 
 
 @dataclass(frozen=True, slots=True)

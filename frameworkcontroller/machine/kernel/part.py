@@ -274,6 +274,10 @@ class Part:
         """The number of Tasks of a role that may have a Pod now, at most ``count``."""
         return count
 
+    def may_shrink(self, ctx: Context, role: str) -> bool:
+        """Whether an autoscaler may lower the number of Tasks of the role now."""
+        return True
+
     def has_started(self, ctx: Context, role: str) -> bool:
         """Whether the order of roles lets Pods of the role be created. That is persisted."""
         return True

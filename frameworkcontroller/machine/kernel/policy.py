@@ -1,6 +1,6 @@
 """Retry and completion policies.
 
-Source: docs/manual.md, "Retry" and "Completion".
+Source: docs/failures-and-retries.md, "Retry" and "Completion".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rules of podFailurePolicy: which one matches a failed TaskAttempt, and the end of the FrameworkAttempt by one.
 
-Source: docs/manual.md, "Failure rules". A rule is found when the completion of the TaskAttempt is decided, and stored
-in it: a later change of the rules changes no decision that clients may have seen.
+Source: docs/failures-and-retries.md, "Failure rules". A rule is found when the completion of the TaskAttempt is
+decided, and stored in it: a later change of the rules changes no decision that clients may have seen.
 """
 
 from __future__ import annotations

@@ -217,6 +217,10 @@ class Tracker:
         else:
             self.change(None, urgency, of_attempt=False)
 
+    def record_role_objects(self, objects: list[str]) -> None:
+        require(self.status, "status").role_objects = objects
+        self.change(None, Urgency.SOON, of_attempt=False)
+
     def record_configmap(self, uid: str, now: int) -> None:
         require(self.status, "status").attempt.configmap_uid = uid
         self.move_framework(State.CREATION_REQUESTED, now)
@@ -369,6 +373,7 @@ class Tracker:
         """Take the in-memory state of the previous tracker of the Framework."""
         self._completions = before._completions
         self.absence.late = before.absence.late
+        self.process.spec = before.process.spec
         self.expectations = before.expectations.successor()
         for kind, old in before._parts.items():
             if (kept := old.successor(self, before)) is not None:

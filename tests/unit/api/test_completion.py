@@ -29,6 +29,7 @@ TABLE = {
     -230: ("DeleteTaskRequested", "Failed", ("Permanent",)),
     -240: ("FrameworkSuspendRequested", "Failed", ("Transient",)),
     -241: ("FrameworkEvicted", "Failed", ("Transient",)),
+    -242: ("TaskTemplateUpdated", "Failed", ("Transient",)),
     -250: ("FrameworkActiveDeadlineExceeded", "Failed", ("Permanent",)),
     -252: ("NoProgress", "Failed", ("Transient",)),
     -260: ("TaskPreRunningDeadlineExceeded", "Failed", ("Transient", "Conflict")),
@@ -72,7 +73,8 @@ def test_no_attributes_given_is_as_none_of_them() -> None:
 def test_an_attempt_that_ended_on_request_was_stopped() -> None:
     outcomes = {code: CompletionStatus.of(made, "").outcome for code, made in PREDEFINED.items()}
     assert {code for code, one in outcomes.items() if one is Outcome.SUCCEEDED} == {0}
-    assert {code for code, one in outcomes.items() if one is Outcome.STOPPED} == {-210, -220, -230, -240, -241, -261}
+    stopped = {-210, -220, -230, -240, -241, -242, -261}
+    assert {code for code, one in outcomes.items() if one is Outcome.STOPPED} == stopped
     assert outcome_of(7, None, None) is outcome_of(0, "", "Failed") is Outcome.FAILED
     assert outcome_of(-220, "", "Succeeded") is Outcome.SUCCEEDED
     assert outcome_of(-220, "ContainerUnrecognizedFailed", "Failed") is Outcome.FAILED

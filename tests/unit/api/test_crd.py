@@ -65,6 +65,9 @@ def test_fields_and_bounds_of_the_spec(path: str, model: type[BaseModel]) -> Non
         said = next((one for one in read[name].get("anyOf", ()) if one.get("type") != "null"), read[name])
         wide = {"int32": 2**31, "int64": 2**63}.get(field.get("format", ""), 0)
         low, high = field.get("minimum", -wide), field.get("maximum", wide - 1)
+        if field.get("x-kubernetes-int-or-string"):
+            # The model has a function for it.
+            continue
         if field["type"] == "integer":
             assert (said["type"], said["minimum"], said["maximum"]) == ("integer", low, high), name
         elif "enum" in field:
@@ -80,7 +83,8 @@ def test_fields_and_bounds_of_the_spec(path: str, model: type[BaseModel]) -> Non
 
 
 def test_the_walk_finds_the_models() -> None:
-    assert len(MODELS) == 28
+    assert len(MODELS) == 34
+    assert len(MODELS) == 34
     assert {"spec", "spec.network", "spec.taskRoles.task.podFailurePolicy.rules.onExitCodes"} <= dict(MODELS).keys()
 
 

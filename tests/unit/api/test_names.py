@@ -1,4 +1,4 @@
-"""Names of the wire contract (docs/manual.md#what-is-put-into-a-pod)."""
+"""Names of the wire contract (docs/write-a-framework.md#what-is-put-into-a-pod)."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def modules_below(parser: argparse.ArgumentParser) -> Iterator[str]:
     (commands,) = (action.choices for action in parser._actions if action.metavar == "COMMAND")
     assert isinstance(commands, dict)
     for name, below in commands.items():
-        if name in ("local", "dashboard", "serve"):
+        if name in ("local", "dashboard", "serve", "print-manifests"):
             continue
         if any(action.metavar == "COMMAND" for action in below._actions):
             yield from modules_below(below)

@@ -741,6 +741,16 @@ def test_host_names_by_hand(subdomain: str) -> None:
     ]
 
 
+def test_a_service_of_the_name_of_a_role() -> None:
+    entry = "{taskRole: w, ports: [{port: 80}]}"
+    network = f"network: {{enableDNSHostnames: false, services: [{entry}]}}"
+    assert beside(network) == []
+    assert beside(network, metadata="name: f-w") == [
+        "7: error: spec.network.services[0]: makes Service f-w, which this file makes, too: the Framework will not "
+        "start (Stalled, NamingConflict); remove the Service"
+    ]
+
+
 def test_host_names_by_hand_that_network_cannot_make() -> None:
     assert beside() == []
     assert beside(subdomain="other") == []

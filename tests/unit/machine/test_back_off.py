@@ -1,4 +1,4 @@
-"""Back-off of Tasks and Frameworks (docs/manual.md, "Retry")."""
+"""Back-off of Tasks and Frameworks (docs/failures-and-retries.md, "Retry")."""
 
 from dataclasses import replace
 from typing import Any

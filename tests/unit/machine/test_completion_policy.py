@@ -1,4 +1,4 @@
-"""Every rule of the completion policy (docs/manual.md, "Completion"), on Tasks that were walked to where they count."""
+"""Every rule of docs/failures-and-retries.md, "Completion", on Tasks that were walked to where they count."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Conditions of a Framework (docs/manual.md, "Concepts")."""
+"""Conditions of a Framework (docs/running.md, "Phase")."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Deadlines and retention of one Framework (docs/manual.md, "Deadlines")."""
+"""Deadlines and retention of one Framework (docs/failures-and-retries.md, "Deadlines")."""
 
 from typing import Any
 
@@ -246,7 +246,7 @@ def test_a_lowered_deadline_counts_at_once() -> None:
 
 
 def test_a_gang_that_does_not_run_releases_its_pods() -> None:
-    """The recipe of docs/manual.md, Gangs."""
+    """The recipe of docs/shared-clusters.md, "Gangs"."""
     bench = Bench(
         role(number=2, failed=1, preRunningDeadlineSeconds=30),
         retryPolicy={"fancyRetryPolicy": True},

@@ -1,4 +1,4 @@
-"""Phase, reason and message (docs/manual.md, "Phase"), as a table of situations."""
+"""Phase, reason and message (docs/running.md, "Phase"), as a table of situations."""
 
 from __future__ import annotations
 

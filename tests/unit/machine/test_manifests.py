@@ -1,4 +1,4 @@
-"""The fields of Pods that docs/manual.md lists."""
+"""The fields of Pods that docs/write-a-framework.md lists."""
 
 import re
 from typing import Any
@@ -498,7 +498,8 @@ def test_without_host_names_a_pod_is_as_before(network: Body | None) -> None:
 def test_service(published: bool) -> None:
     spec = parse_spec({"network": {"subdomain": "train", "publishNotReadyAddresses": published}})
     subject = Framework("ns", "f", "framework-uid", 1, deleting=False, spec=spec)
-    assert orjson.loads(ServicePart().body(subject)) == {
+    part = ServicePart()
+    assert orjson.loads(part.body(subject, part.name(subject), part.spec(subject))) == {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {

@@ -253,6 +253,8 @@ DERIVED_FIELDS: Final = {
     "status.taskCounts.stopped",
     "status.firstFailure",
     "status.earliestFailures",
+    "status.attemptStatus.taskRoleStatuses.readyTaskCount",
+    "status.attemptStatus.taskRoleStatuses.updatedTaskCount",
 }
 
 
@@ -269,9 +271,11 @@ def test_no_later_field_is_forgotten() -> None:
     status.progress = ProgressStatus()
     status.notice = NoticeStatus(0, "Suspension", 0, 1)
     status.attempt.scheduled_pod_groups = ["f"]
+    status.role_objects = ["Service/f-a"]
     rule = DecidedRule(FailureAction.FAIL_FRAMEWORK, 0)
     status.attempt.completion_status = CompletionStatus(1, "", "Failed", None, "", policy=rule)
-    status.attempt.roles = [TaskRoleStatus("a", "r", pod_force_deletion_policy="Always", started=True)]
+    role = TaskRoleStatus("a", "r", pod_force_deletion_policy="Always", started=True, budgeted_task_count=1)
+    status.attempt.roles = [role]
     checked = {".".join(["status", *(part for part in path if isinstance(part, str))]) for path in added_fields(status)}
     assert {path for path in missing if not any(path.startswith(f"{one}.") for one in missing)} == checked
 

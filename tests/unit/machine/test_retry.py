@@ -1,4 +1,4 @@
-"""Every rule of docs/manual.md, "Retry"."""
+"""Every rule of docs/failures-and-retries.md, "Retry"."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Rules of podFailurePolicy (docs/manual.md, "Failure rules")."""
+"""Rules of podFailurePolicy (docs/failures-and-retries.md, "Failure rules")."""
 
 from dataclasses import replace
 from typing import Any

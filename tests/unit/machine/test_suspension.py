@@ -1,4 +1,4 @@
-"""Suspension of one Framework (docs/manual.md, "Suspend and resume")."""
+"""Suspension of one Framework (docs/running.md, "Suspend and resume")."""
 
 from dataclasses import replace
 from typing import Any

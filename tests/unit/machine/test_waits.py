@@ -20,6 +20,7 @@ from frameworkcontroller.machine.kernel.exchanges import Result
 from frameworkcontroller.machine.kernel.model import NotListed, Plan, Record, SnapshotTrigger
 from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason, RequestReason
 from frameworkcontroller.machine.lifereasons import LifeReason
+from frameworkcontroller.machine.parts.budgets.disruptionbudgets import BudgetReason
 from frameworkcontroller.machine.parts.claims.claimagenda import ClaimReason
 from frameworkcontroller.machine.parts.dependencies.dependencies import DependencyReason
 from frameworkcontroller.machine.parts.gangs.gangstate import GangReason
@@ -117,6 +118,14 @@ def refused_service() -> Watched:
     bench = Watched(role(), network={})
     bench.plan()
     bench.refuse(bench.only(bench.plan()), refused(403, "may not create services"))
+    bench.plan()
+    return bench
+
+
+def refused_budget() -> Watched:
+    bench = Watched({**role(), "disruptionBudget": {"maxUnavailable": 1}})
+    bench.plan()
+    bench.refuse(bench.only(bench.plan()), refused(403, "no permission"))
     bench.plan()
     return bench
 
@@ -238,6 +247,8 @@ NO_SERVICE = "its Service f does not exist yet"
 NO_CLAIM = "PersistentVolumeClaim data-f-a-0 cannot be looked for"
 UNPLACED = "PodGroup f is not placed: 0/3 nodes are available"
 NO_CLAIMS = "Cannot list PersistentVolumeClaims, which volumeClaimTemplates need: 403: may not list claims"
+NO_BUDGET = "its PodDisruptionBudget f-a does not exist yet"
+NO_PERMISSION = "Cannot create PodDisruptionBudget f-a: 403: no permission"
 FORBIDDEN = "Cannot create Service f: 403: may not create services"
 
 QUEUE = "the Framework waits in Kueue's LocalQueue team-a"
@@ -245,7 +256,13 @@ COUNT = "TaskRole a has quota for 1 of its Tasks at once"
 
 EXITED = "a[0] on node-1: main exited with 1"
 
-NOT_AT_ONCE = (RequestReason.WAITING, LifeReason.RELISTING, ServiceReason.PENDING, HistoryReason.PENDING)
+NOT_AT_ONCE = (
+    RequestReason.WAITING,
+    LifeReason.RELISTING,
+    ServiceReason.PENDING,
+    BudgetReason.PENDING,
+    HistoryReason.PENDING,
+)
 """Another process has to find out first."""
 
 UNARCHIVED = "the history has not yet stored the attempts to be forgotten"
@@ -259,6 +276,7 @@ ROWS = (
     Row(RequestReason.WAITING, refused_pod, *[WEBHOOK] * 4),
     Row(RequestReason.WAITING, refused_configmap, *["the webhook is down"] * 4),
     Row(ServiceReason.PENDING, refused_service, NO_SERVICE, NO_SERVICE, FORBIDDEN, FORBIDDEN),
+    Row(BudgetReason.PENDING, refused_budget, NO_BUDGET, NO_BUDGET, NO_PERMISSION, NO_PERMISSION),
     Row(GangReason.PENDING, unplaced, *[UNPLACED] * 4),
     Row(ClaimReason.PENDING, unlisted_claims, NO_CLAIM, NO_CLAIM, NO_CLAIMS, NO_CLAIMS),
     Row(HistoryReason.PENDING, unarchived, UNARCHIVED, UNARCHIVED, UNARCHIVED, EXITED),

@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 from frameworkcontroller.api.completion import ALWAYS_RETRIED
 from frameworkcontroller.api.objectkinds import PODGROUPS
 from frameworkcontroller.api.podgroups import GangScheduler
+from frameworkcontroller.api.spec import FrameworkSpec
 from frameworkcontroller.api.status import State, TaskStatus
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.model import Urgency, require
@@ -74,14 +75,14 @@ class GroupState:
 class GangState(PartState):
     """In-memory state of the gangs of one attempt, and the number of Tasks that are still to run by role."""
 
-    __slots__ = ("_live", "_stored_live", "gangs", "generation", "groups", "placed", "refusal", "shown")
+    __slots__ = ("_live", "_stored_live", "gangs", "groups", "placed", "refusal", "shown", "spec")
     of_attempt: ClassVar[bool] = True
     listens: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self.gangs = Gangs(GangScheduler.KUBERNETES, "", ())
-        self.generation: int | None = None
-        """The spec's generation that ``gangs`` is for."""
+        self.spec: FrameworkSpec | None = None
+        """The spec that ``gangs`` is for."""
         self.refusal = ""
         """Why they are refused, "" if they are not."""
         self.groups: dict[str, GroupState] = {}
@@ -161,12 +162,12 @@ def group_of(ctx: Context, role_name: str) -> GroupState | None:
 
 def gang_state(ctx: Context) -> GangState:
     """The state of the gangs of the attempt. The spec has ``scheduling``."""
-    state, generation = ctx.tracker.part(GangState), ctx.framework.generation
-    if state.generation != generation:
-        if state.generation is None:
+    state, spec = ctx.tracker.part(GangState), ctx.framework.spec
+    if state.spec is not spec:
+        if state.spec is None:
             state.placed = frozenset(ctx.attempt.scheduled_pod_groups)
         limits = ctx.env.limits
         state.gangs = gangs_of(ctx.framework, limits.gang_scheduler, limits.gang_scheduler_name)
         problem = refusal(ctx.framework, state.gangs)
-        state.refusal, state.generation = "" if problem is None else str(problem), generation
+        state.refusal, state.spec = "" if problem is None else str(problem), spec
     return state

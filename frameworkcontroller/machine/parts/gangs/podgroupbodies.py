@@ -1,6 +1,7 @@
 """PodGroup manifests for each gang scheduler, Pod membership fields, and unsupported features.
 
-Source: docs/manual.md, "Gangs". A field of spec.scheduling that the scheduler does not support is refused by its name.
+Source: docs/shared-clusters.md, "Gangs". A field of spec.scheduling that the scheduler does not support is refused by
+its name.
 """
 
 from __future__ import annotations

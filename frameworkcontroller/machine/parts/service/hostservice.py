@@ -1,17 +1,17 @@
-"""The part of ``spec.network``: the headless Service that gives the Pods their host names.
+"""The part of ``spec.network``: Services, which precede the first attempt and go with the Framework.
 
-It precedes the first attempt, and goes with the Framework.
+The headless one gives the Pods their host names. Each entry of ``services`` has an address, for ready Pods of a role.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from frameworkcontroller.api import names
-from frameworkcontroller.api.objects import Framework
-from frameworkcontroller.api.spec import TaskRoleSpec
+from frameworkcontroller.api.objects import Framework, service_content
+from frameworkcontroller.api.spec import ServicePort, TaskRoleSpec
 from frameworkcontroller.machine.kernel.companionpart import CompanionPart
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.reasons import Reason, stall, wait
@@ -19,14 +19,14 @@ from frameworkcontroller.machine.kernel.requests import Kind
 
 
 class ServiceReason(Reason):
-    """The reasons of the Service of ``spec.network``."""
+    """The reasons of the Services of ``spec.network``."""
 
-    CREATED = "ServiceCreated", "the Service was created by which Pods have host names"
-    PENDING = wait("ServicePending", "the Service of spec.network does not exist yet, so no attempt starts")
+    CREATED = "ServiceCreated", "a Service of spec.network was created"
+    PENDING = wait("ServicePending", "a Service of spec.network does not exist yet, so no attempt starts")
     NOT_GONE = stall(
-        "ServiceNotGone", "the Service of spec.network was deleted, and still exists long after its deletion was due"
+        "ServiceNotGone", "a Service of spec.network was deleted, and still exists long after its deletion was due"
     )
-    NOT_ANSWERED = stall("ServiceNotAnswered", "requests for the Service of spec.network failed several times")
+    NOT_ANSWERED = stall("ServiceNotAnswered", "requests for a Service of spec.network failed several times")
     NOT_LISTED = stall("ServiceNotListed", "Services cannot be listed, which spec.network needs")
 
 
@@ -42,7 +42,7 @@ class HostNames:
 
 
 class ServicePart(CompanionPart):
-    """The Service of a Framework with host names."""
+    """The Services of a Framework."""
 
     kind: ClassVar[Kind] = Kind.SERVICE
     needed_by: ClassVar[str] = "spec.network"
@@ -57,6 +57,9 @@ class ServicePart(CompanionPart):
     def name(self, framework: Framework) -> str:
         return framework.spec.subdomain(framework.name) if framework.spec.has_hostnames else ""
 
+    def roles(self, framework: Framework) -> Iterator[str]:
+        return iter(framework.spec.service_ports)
+
     def spec(self, framework: Framework) -> Mapping[str, Any]:
         """The spec of the headless Service. It needs no ports to give Pods their host names."""
         network = framework.spec.network
@@ -66,6 +69,22 @@ class ServicePart(CompanionPart):
             "selector": {names.FRAMEWORK_NAME: framework.name},
         }
 
+    def role_spec(self, ctx: Context, role: str) -> Mapping[str, Any]:
+        """The spec of the Service of a role. No two attempts have Pods at the same time, so the labels suffice."""
+        return {
+            "ports": [_port(one) for one in ctx.framework.spec.service_ports[role]],
+            "selector": {names.FRAMEWORK_NAME: ctx.framework.name, names.TASKROLE_NAME: role},
+        }
+
+    def content(self, spec: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+        return service_content(spec), {"ports": spec["ports"]}
+
     def shape(self, ctx: Context, role: TaskRoleSpec) -> HostNames | None:
         spec = ctx.framework.spec
         return HostNames(spec.subdomain(ctx.framework.name)) if spec.has_hostnames else None
+
+
+def _port(port: ServicePort) -> dict[str, Any]:
+    found = {"name": port.name, "targetPort": port.target_port, "appProtocol": port.app_protocol}
+    given = {field: value for field, value in found.items() if value is not None}
+    return {"port": port.port, "protocol": port.protocol, **given}

@@ -1,0 +1,158 @@
+"""Disruption budgets: a PodDisruptionBudget for each role that asks for one.
+
+Source: docs/lifecycle.md, "Disruption budgets". Kubernetes needs the controller of the Pods to have a /scale for
+maxUnavailable and percentages, and theirs is a ConfigMap. So the budget has an integer minAvailable: the Tasks that it
+counts less maxUnavailable. The count is persisted before the budget is changed. It rises once Pods are ready, and falls
+once the deletion of leaving Pods is requested: too many evictions are refused rather than permitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Final
+
+from frameworkcontroller.api import names
+from frameworkcontroller.api.objects import Framework, PodRecord, budget_content
+from frameworkcontroller.api.status import FrameworkStatus, State, TaskRoleStatus, TaskStatus
+from frameworkcontroller.machine.kernel.agenda import PERSISTED
+from frameworkcontroller.machine.kernel.companionpart import CompanionPart
+from frameworkcontroller.machine.kernel.context import Context
+from frameworkcontroller.machine.kernel.model import Urgency
+from frameworkcontroller.machine.kernel.part import PartState
+from frameworkcontroller.machine.kernel.reasons import Reason, stall, wait
+from frameworkcontroller.machine.kernel.requests import Kind
+from frameworkcontroller.machine.kernel.states import ENDED
+from frameworkcontroller.machine.kernel.tracker import Tracker
+
+_STAYING: Final = frozenset({State.RUNNING, State.DELETION_PENDING})
+"""States of a leaving Task whose Pod may be ready, as its deletion is not requested yet."""
+
+
+class BudgetReason(Reason):
+    """The reasons of disruption budgets."""
+
+    CREATED = "DisruptionBudgetCreated", "the PodDisruptionBudget of a TaskRole was created"
+    PENDING = wait("DisruptionBudgetPending", "a PodDisruptionBudget does not exist yet, so no attempt starts")
+    NOT_GONE = stall(
+        "DisruptionBudgetNotGone",
+        "a PodDisruptionBudget was deleted, and still exists long after its deletion was due",
+    )
+    NOT_ANSWERED = stall("DisruptionBudgetNotAnswered", "requests for a PodDisruptionBudget failed several times")
+    NOT_LISTED = stall("DisruptionBudgetNotListed", "PodDisruptionBudgets cannot be listed, which a TaskRole needs")
+
+
+class BudgetState(PartState):
+    """Ready Pods of the roles with a budget, and their Tasks that leave and whose Pods may be ready."""
+
+    __slots__ = ("_leaving", "ready")
+    listens: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        self.ready: dict[str, set[int]] = {}
+        self._leaving: dict[str, set[int]] = {}
+
+    def watch(self, tracker: Tracker, roles: Iterable[str]) -> None:
+        """Count the Pods of these roles only. Puts the Tasks of new ones on the agenda."""
+        wanted = {role for role in roles if role in tracker.roles}
+        if self.ready.keys() == wanted:
+            return
+        before, self._leaving = self.ready, {role: set() for role in wanted}
+        self.ready = {role: before.get(role, set()) for role in wanted}
+        for role in wanted:
+            for task in tracker.roles[role].tasks:
+                self.on_move(tracker, task)
+            if role not in before:
+                tracker.agenda.wake(task.key for task in tracker.roles[role].tasks)
+
+    def observe(self, task: TaskStatus, pod: PodRecord) -> None:
+        """Note whether the Pod of a Task is ready, if its role has a budget."""
+        if (indexes := self.ready.get(task.role)) is None:
+            return
+        if pod.ready and not pod.identity.deleting and task.state is State.RUNNING and not task.is_leaving:
+            indexes.add(task.index)
+        else:
+            indexes.discard(task.index)
+
+    def on_move(self, tracker: Tracker, task: TaskStatus) -> None:
+        if (indexes := self.ready.get(task.role)) is None:
+            return
+        if task.state is not State.RUNNING or task.is_leaving:
+            indexes.discard(task.index)
+        if task.is_leaving and task.state in _STAYING:
+            self._leaving[task.role].add(task.index)
+        else:
+            self._leaving[task.role].discard(task.index)
+
+    def on_index(self, tracker: Tracker) -> None:
+        if self.ready:
+            self.watch(tracker, self.ready)
+
+    def on_tasks_over(self) -> None:
+        self.ready.clear()
+        self._leaving.clear()
+
+    def count(self, tracker: Tracker, status: FrameworkStatus, budgets: Mapping[str, int]) -> None:
+        """Count the Tasks of each budget: the most that were ready at a time, without those that are over."""
+        for role in status.attempt.roles:
+            if role.name not in budgets or status.state in ENDED:
+                self._set_count(tracker, role, 0)
+            elif role.name in self.ready:
+                counts = tracker.role_counts[role.name]
+                most = counts.total - counts.completed + len(self._leaving[role.name])
+                self._set_count(tracker, role, min(max(role.budgeted_task_count, len(self.ready[role.name])), most))
+
+    def _set_count(self, tracker: Tracker, role: TaskRoleStatus, count: int) -> None:
+        if count != role.budgeted_task_count:
+            urgency = Urgency.SHOWN if count > role.budgeted_task_count else Urgency.SOON
+            role.budgeted_task_count = count
+            tracker.change(None, urgency, of_attempt=False)
+            tracker.agenda.look(None, PERSISTED)
+
+
+class BudgetPart(CompanionPart):
+    """The PodDisruptionBudgets of a Framework."""
+
+    kind: ClassVar[Kind] = Kind.DISRUPTION_BUDGET
+    needed_by: ClassVar[str] = "disruptionBudget"
+    reasons: ClassVar[type[Reason]] = BudgetReason
+    kinds: ClassVar[frozenset[Kind]] = frozenset({Kind.DISRUPTION_BUDGET})
+    created: ClassVar[Reason] = BudgetReason.CREATED
+    pending: ClassVar[Reason] = BudgetReason.PENDING
+    not_gone: ClassVar[Reason] = BudgetReason.NOT_GONE
+    not_answered: ClassVar[Reason] = BudgetReason.NOT_ANSWERED
+    not_listed: ClassVar[Reason] = BudgetReason.NOT_LISTED
+    rests_on_status: ClassVar[bool] = True
+
+    def roles(self, framework: Framework) -> Iterator[str]:
+        return iter(framework.spec.budgets)
+
+    def role_spec(self, ctx: Context, role: str) -> Mapping[str, Any]:
+        """The spec of the budget of a role."""
+        counted = ctx.tracker.roles[role].budgeted_task_count if role in ctx.tracker.roles else 0
+        return {
+            "minAvailable": max(0, counted - ctx.framework.spec.budgets[role]),
+            "selector": {"matchLabels": {names.FRAMEWORK_NAME: ctx.framework.name, names.TASKROLE_NAME: role}},
+        }
+
+    def content(self, spec: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+        return budget_content(spec), {"minAvailable": spec["minAvailable"]}
+
+    def before_tasks(self, ctx: Context) -> None:
+        """Count the ready Pods of the roles with a budget, and only of those."""
+        if not ctx.framework.invalid:
+            ctx.tracker.part(BudgetState).watch(ctx.tracker, ctx.framework.spec.budgets)
+
+    def observe_pod(self, ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
+        """Note whether the Pod is ready."""
+        if (state := ctx.tracker.find_part(BudgetState)) is not None:
+            state.observe(task, pod)
+
+    def finish(self, ctx: Context) -> None:
+        """Count the Tasks again. Once that is persisted, the budgets follow."""
+        if ctx.tracker.status is not None and not ctx.framework.invalid:
+            ctx.tracker.part(BudgetState).count(ctx.tracker, ctx.status, ctx.framework.spec.budgets)
+
+    def is_watched(self, tracker: Tracker, role: str) -> bool:
+        """Whether the budget of the role counts its ready Pods."""
+        state = tracker.find_part(BudgetState)
+        return state is not None and role in state.ready
