@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+RELEASE := .tools/release
 PYTEST_ARGS ?=
 JOBS ?= auto
 # PyPI's PyTorch for Linux includes several GB of CUDA. A CPU build has 200 MB: name one here, with pip's options for the
@@ -11,7 +12,7 @@ TORCH ?= torch==2.13.0 numpy
 export TORCH
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-queue demo-training test lint types unit e2e chaos soak format docs site pictures images audit lock clean
+.PHONY: help venv demo demo-queue demo-training test lint types unit e2e chaos soak format docs site pictures images audit lock clean release-files release-dry-run
 
 help: ## Show this list
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -63,12 +64,17 @@ example-%: venv
 
 test: lint types unit ## Run lint, types and every test
 
-lint: venv ## Check code, formatting, the Dockerfile, prose and the site's links
+lint: venv ## Check code, formatting, the Dockerfile, prose, the site's links and GitHub's files
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --quiet --check .
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/codespell
 	$(BIN)/python scripts/prose.py
+	$(BIN)/zizmor --offline --quiet .github
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yaml
+	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
 	! git grep -nE '^(<<<<<<<|>>>>>>>) '
 	$(BIN)/python scripts/site.py
 
@@ -116,6 +122,24 @@ pictures: venv ## Draw the pictures of docs/pages.md; needs Debian's chromium
 
 images: ## Build both images with docker, podman or buildah
 	scripts/build-images
+
+URL ?= https://example.com/releases/download
+
+$(RELEASE)/.locked: requirements-release.lock
+	scripts/make-venv $(PYTHON) $(RELEASE) requirements-release.lock
+	@touch $@
+
+release-files: venv $(RELEASE)/.locked
+	rm -rf dist
+	$(BIN)/hatchling build
+	$(RELEASE)/bin/twine check --strict dist/*
+	$(BIN)/python scripts/build-plugin dist/*.whl dist $(URL)
+	$(RELEASE)/bin/python scripts/sbom.py $(BIN)/python requirements.lock dist/frameworkcontroller.spdx.json
+	$(RELEASE)/bin/python scripts/sbom.py $(BIN)/python requirements-client.lock dist/kubectl-framework.spdx.json
+	version=v$$($(BIN)/hatchling version) && scripts/release-notes $$version > dist/notes.md
+
+release-dry-run: release-files ## Build all files of a release into dist/, and try them in an empty home
+	scripts/release-dry-run $(PYTHON) $(BIN)
 
 audit: venv ## Check the locked dependencies for known vulnerabilities
 	scripts/audit $(PYTHON) $(VENV)

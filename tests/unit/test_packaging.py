@@ -12,6 +12,7 @@ import frameworkcontroller
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = ("requirements.lock", "requirements-build.lock", "requirements-dev.lock")
+FURTHER_LOCKS = ("requirements-client.lock", "requirements-release.lock")
 
 
 def locked(lock: str) -> dict[str, str]:
@@ -20,7 +21,7 @@ def locked(lock: str) -> dict[str, str]:
     return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE))
 
 
-@pytest.mark.parametrize("lock", LOCKS)
+@pytest.mark.parametrize("lock", LOCKS + FURTHER_LOCKS)
 def test_a_lock_holds_hashes_and_names_no_registry(lock: str) -> None:
     entries = (ROOT / lock).read_text().replace("\\\n", " ").splitlines()
     assert entries
@@ -31,6 +32,15 @@ def test_a_lock_holds_hashes_and_names_no_registry(lock: str) -> None:
 def test_the_locks_agree() -> None:
     runtime, build, everything = (locked(lock) for lock in LOCKS)
     assert runtime.items() | build.items() <= everything.items()
+    client, release = (locked(lock) for lock in FURTHER_LOCKS)
+    assert client.items() <= runtime.items()
+    assert all(everything.get(name, version) == version for name, version in release.items())
+
+
+def test_the_plugin_holds_the_dependencies_of_a_client() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = {re.split(r"[<>=]", one, maxsplit=1)[0].lower() for one in project["dependencies"]}
+    assert wanted <= locked("requirements-client.lock").keys()
 
 
 def test_every_dependency_is_locked() -> None:
