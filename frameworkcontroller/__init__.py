@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from frameworkcontroller.sdk.exceptions import Unreachable as Unreachable
     from frameworkcontroller.sdk.exceptions import WaitTimeout as WaitTimeout
     from frameworkcontroller.sdk.presets import command as command
+    from frameworkcontroller.sdk.presets import distributed as distributed
     from frameworkcontroller.sdk.presets import function as function
     from frameworkcontroller.sdk.presets import jax as jax
     from frameworkcontroller.sdk.presets import mpi as mpi

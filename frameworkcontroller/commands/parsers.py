@@ -250,7 +250,7 @@ def _add_run(commands: Any) -> None:
     shape.add_argument("--image", metavar="IMAGE", help="image of the containers")
     shape.add_argument(
         "--preset",
-        choices=("torchrun", "mpi", "jax", "tensorflow", "ray", "spark"),
+        choices=("distributed", "torchrun", "mpi", "jax", "tensorflow", "ray", "spark"),
         help="join the Tasks by this launcher or library",
     )
     shape.add_argument(

@@ -123,6 +123,8 @@ class Builder:
         match self.options.preset:
             case "torchrun":
                 return presets.torchrun(words[0], args=words[1:], nodes=tasks, gpus_per_node=gpus, **given)
+            case "distributed":
+                return presets.distributed(words, nodes=tasks, gpus_per_node=gpus, **given)
             case "jax":
                 return presets.jax(words, nodes=tasks, gpus_per_node=gpus, **given)
             case "tensorflow":

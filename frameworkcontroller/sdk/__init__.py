@@ -13,7 +13,7 @@ _OF_MODULES: Final = {
         "AlreadyExists Forbidden FrameworkError FrameworkFailed InvalidSpec LogUnavailable NotFound RemoteError "
         "RequestRefused Unreachable WaitTimeout"
     ),
-    "frameworkcontroller.sdk.presets": "command function jax mpi ray spark tensorflow torchrun",
+    "frameworkcontroller.sdk.presets": "command distributed function jax mpi ray spark tensorflow torchrun",
     "frameworkcontroller.sdk.runstatus": (
         "Attempt LogLine ProgressStatus Result RoleStatus Status TaskFailure TaskStatus"
     ),

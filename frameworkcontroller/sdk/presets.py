@@ -93,6 +93,20 @@ def torchrun(
     return _distributed("torchrun", ["torchrun", *words, *args], nodes, gpus_per_node, env, options)
 
 
+def distributed(
+    words: Sequence[str], *, nodes: int = 1, gpus_per_node: int = 0, **options: Unpack[Options]
+) -> Framework:
+    """A program that connects its workers itself, by the variables RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. These
+    are also PyTorch's, with one process for each node."""
+    env = {
+        "RANK": placeholder(TASK_INDEX),
+        "WORLD_SIZE": placeholder(TASKROLE_TASK_NUMBER),
+        "MASTER_ADDR": placeholder(COORDINATOR_HOST),
+        "MASTER_PORT": str(PORT),
+    }
+    return _distributed("distributed", words, nodes, gpus_per_node, env, options)
+
+
 def jax(words: Sequence[str], *, nodes: int = 1, gpus_per_node: int = 0, **options: Unpack[Options]) -> Framework:
     """A program that calls ``jax.distributed.initialize`` with the variables JAX_COORDINATOR_ADDRESS,
     JAX_PROCESS_ID and JAX_NUM_PROCESSES."""

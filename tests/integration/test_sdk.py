@@ -26,6 +26,7 @@ from frameworkcontroller import (
     WaitTimeout,
     aio,
     command,
+    distributed,
     jax,
     mpi,
     ray,
@@ -180,6 +181,7 @@ async def test_the_api_server_accepts_each_preset(sdk: aio.Cluster) -> None:
     words = ["work", "{{FC_TASK_INDEX}}"]
     for framework in (
         torchrun("train.py", nodes=4, gpus_per_node=8, name="a", gang=True, queue="q", priority="p"),
+        distributed(words, name="g"),
         jax(words, name="b"),
         tensorflow(words, parameter_servers=2, chief=False, name="c"),
         mpi(words, workers=2, name="d"),

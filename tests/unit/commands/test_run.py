@@ -62,6 +62,10 @@ def same_keys(monkeypatch: pytest.MonkeyPatch) -> None:
             [*FULL, "--preset", "torchrun", "--", "-m", "pack.train", "--lr", "1"],
             lambda: presets.torchrun("-m pack.train", args=["--lr", "1"], nodes=4, gpus_per_node=8, **OPTIONS),
         ),
+        (
+            [*FULL, "--preset", "distributed", "--", "a"],
+            lambda: presets.distributed(["a"], nodes=4, gpus_per_node=8, **OPTIONS),
+        ),
         ([*FULL, "--preset", "jax", "--", "a"], lambda: presets.jax(["a"], nodes=4, gpus_per_node=8, **OPTIONS)),
         ([*FULL, "--preset", "tensorflow", "--", "a"], lambda: presets.tensorflow(["a"], workers=4, **OPTIONS)),
         (
