@@ -148,7 +148,8 @@ EXPRESSIONS: Final = {
     "userRoles": ".Values.userRoles.install",
     CLUSTER_SCOPED: "(or (not .Values.namespaceScoped.enabled) .Values.namespaceScoped.clusterResources)",
     "clusterResources": ".Values.namespaceScoped.clusterResources",
-    "critical": '(eq .Values.controller.priorityClassName "system-cluster-critical")',
+    "critical": '(has "system-cluster-critical" (list .Values.controller.priorityClassName '
+    ".Values.history.archive.priorityClassName .Values.dashboard.priorityClassName))",
     "policyV1": '(.Capabilities.APIVersions.Has "policy/v1")',
 }
 """The Helm expressions of all other conditions."""
