@@ -327,8 +327,8 @@ def _released(value: Any, namespace: str) -> Any:
         return [_released(item, namespace) for item in value]
     if isinstance(value, str):
         value = re.sub(r"^(frameworkcontroller-config)-[a-z0-9]{10}$", r"\1", value)
-        # Names of Services, and arguments. Certificates have the names of the base in both scopes.
-        names = r"\b(archive|dashboard)[.](frameworkcontroller|frameworks)(?=[.]svc|$)"
+        # Names of Services, and arguments.
+        names = rf"\b(archive|dashboard)[.]{namespace}(?=[.]svc|$)"
         return re.sub(
             rf"(?<=--namespace=){namespace}$", RELEASE_NAMESPACE, re.sub(names, rf"\1.{RELEASE_NAMESPACE}", value)
         )

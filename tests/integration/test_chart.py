@@ -193,12 +193,6 @@ def test_a_switch_adds_its_component(tmp_path: Path, on: set[str], single: bool)
             config["history"] |= {"url": "https://archive.frameworks.svc/v1/records", "cluster": "c"}
             values.append("config.history.cluster=c")
     made = overlaid(tmp_path, single=single, parts=parts, config=config)
-    certificates = [one for one in made if one["kind"] == "Certificate" and "dnsNames" in one["spec"]]
-    for one in certificates:
-        # As its comment says for another namespace.
-        one["spec"]["dnsNames"] = [
-            name.replace(".frameworkcontroller", f".{namespace}") for name in one["spec"]["dnsNames"]
-        ]
     granted = [one for one in made if single and "namespace" not in one["metadata"]]
     assert_equal(rendered(namespace, *values), [one for one in made if one not in granted])
     if single:
