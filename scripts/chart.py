@@ -148,7 +148,8 @@ EXPRESSIONS: Final = {
     "userRoles": ".Values.userRoles.install",
     CLUSTER_SCOPED: "(or (not .Values.namespaceScoped.enabled) .Values.namespaceScoped.clusterResources)",
     "clusterResources": ".Values.namespaceScoped.clusterResources",
-    "critical": '(eq .Values.controller.priorityClassName "system-cluster-critical")',
+    "critical": '(has "system-cluster-critical" (list .Values.controller.priorityClassName '
+    ".Values.history.archive.priorityClassName .Values.dashboard.priorityClassName))",
     "policyV1": '(.Capabilities.APIVersions.Has "policy/v1")',
 }
 """The Helm expressions of all other conditions."""
@@ -326,8 +327,8 @@ def _released(value: Any, namespace: str) -> Any:
         return [_released(item, namespace) for item in value]
     if isinstance(value, str):
         value = re.sub(r"^(frameworkcontroller-config)-[a-z0-9]{10}$", r"\1", value)
-        # Names of Services, and arguments. Certificates have the names of the base in both scopes.
-        names = r"\b(archive|dashboard)[.](frameworkcontroller|frameworks)(?=[.]svc|$)"
+        # Names of Services, and arguments.
+        names = rf"\b(archive|dashboard)[.]{namespace}(?=[.]svc|$)"
         return re.sub(
             rf"(?<=--namespace=){namespace}$", RELEASE_NAMESPACE, re.sub(names, rf"\1.{RELEASE_NAMESPACE}", value)
         )
