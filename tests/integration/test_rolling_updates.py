@@ -45,7 +45,7 @@ def is_ready(pod: Json) -> bool:
 
 
 class Watcher:
-    """What a client sees of a rollout."""
+    """The Pods of a rollout, as a client sees them."""
 
     def __init__(self) -> None:
         self.least = 99
