@@ -11,7 +11,6 @@ from frameworkcontroller.api.objects import scaler_record
 from frameworkcontroller.api.spec import SpecError, parse_spec
 from frameworkcontroller.api.status import AutoscalingStatus, State
 from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, Patch
-from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.exchanges import Accepted, Exists, Gone, Result
 from frameworkcontroller.machine.kernel.model import NotListed, Plan
 from frameworkcontroller.machine.kernel.requests import Kind
@@ -398,18 +397,70 @@ def test_the_next_attempt_keeps_number_and_object() -> None:
     assert (bench.autoscaling.scaler_id, bench.scalers["f-a"].uid) == (before, uid)
 
 
-def test_no_shrinking_while_a_part_forbids_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    rolls = [True]
-    monkeypatch.setattr(Context, "may_shrink", lambda _ctx, _role: not rolls)
-    bench = started(3)
+def image(number: int, name: str) -> Body:
+    """A role with autoscaling and rolling updates."""
+    pod = {"spec": {"containers": [{"name": "main", "image": name}]}}
+    made = scaled(number, pod=pod, retryPolicy={"maxRetryCount": -2})
+    return {**made, "updateStrategy": {"type": "RollingUpdate"}}
+
+
+def become_ready(bench: Scaled, *indexes: int) -> None:
+    for index in indexes:
+        bench.show(f"f-a-{index}", phase="Running", conditions=[{"type": "Ready", "status": "True"}])
+    bench.go()
+
+
+def rolled_out(number: int) -> Scaled:
+    """All Pods are ready."""
+    bench = Scaled()
+    bench.spec["taskRoles"] = [image(number, "v1")]
+    bench.go()
+    become_ready(bench, *range(number))
+    return bench
+
+
+def test_no_shrinking_during_a_rollout() -> None:
+    bench = rolled_out(3)
+    bench.edit(image(3, "v2"))
     bench.ask_then_go(1)
+    assert bench.number == bench.tasks == 3
+    bench.restart()
+    bench.go()
     assert bench.number == bench.tasks == 3
     bench.ask_then_go(4)
     assert bench.number == bench.tasks == 4
-    bench.ask_then_go(2)
+    bench.ask_then_go(1)
+    for index in (2, 3, 1):
+        become_ready(bench, index)
+        assert bench.number == bench.tasks == 4
+    assert [bench.bodies[f"f-a-{index}"]["spec"]["containers"][0]["image"] for index in range(4)] == ["v2"] * 4
+    # The last one has the template, and is not ready.
     assert bench.number == bench.tasks == 4
-    rolls.clear()
+    become_ready(bench, 0)
+    assert bench.number == bench.tasks == 1
+
+
+@pytest.mark.parametrize("rolls", [False, True])
+def test_a_task_that_is_not_ready_forbids_shrinking_during_a_rollout_only(rolls: bool) -> None:
+    bench = rolled_out(2)
+    if rolls:
+        bench.edit(image(2, "v2"))
+        bench.go()
+        become_ready(bench, 1)
+        become_ready(bench, 0)
+        bench.go_on()
+    bench.stop("f-a-0", 1)
     bench.go()
+    assert bench.status.attempt.roles[0].ready_task_count == 1
+    bench.ask_then_go(1)
+    assert bench.number == bench.tasks == 1
+
+
+def test_new_tasks_that_never_become_ready_do_not_forbid_shrinking() -> None:
+    bench = rolled_out(2)
+    bench.ask_then_go(5)
+    assert bench.number == bench.tasks == 5
+    bench.ask_then_go(2)
     assert bench.number == bench.tasks == 2
 
 

@@ -212,6 +212,20 @@ def test_a_bad_template_stops_and_can_be_taken_back() -> None:
     assert condition(bench, "Updated")[0] == "True"
 
 
+def test_a_task_that_fails_or_is_new_is_no_rollout() -> None:
+    bench = started(rolled(3))
+    bench.edit(rolled(4))
+    bench.end("f-a-1", 1)
+    assert counts(bench)[0] == 2
+    assert (condition(bench, "Available")[0], condition(bench, "Updated")[0]) == ("False", "True")
+    bench.restart()
+    bench.plan()
+    assert condition(bench, "Updated")[0] == "True"
+    bench.edit(rolled(4, "v2"))
+    bench.plan()
+    assert condition(bench, "Updated")[0] == "False"
+
+
 def test_a_template_that_fails_without_a_retry_stops() -> None:
     bench = started({**rolled(), "task": {"pod": pod(), "retryPolicy": {"maxRetryCount": 0}}})
     bench.edit_then_settle({**rolled(), "task": {"pod": pod("bad"), "retryPolicy": {"maxRetryCount": 0}}})

@@ -87,10 +87,12 @@ class _Scaler:
 class ScalerState(PartState):
     """In-memory state of the objects of a Framework, and the number of its Tasks with a Pod by role."""
 
-    __slots__ = ("_active", "scalers")
+    __slots__ = ("_active", "scalers", "to_shrink")
     listens: ClassVar[bool] = True
 
     def __init__(self) -> None:
+        self.to_shrink: set[str] = set()
+        """The roles that may not shrink yet."""
         self.scalers: dict[str, _Scaler] = {}
         """The objects that exist or may exist, by role."""
         self._active: dict[str, int] | None = None
@@ -163,7 +165,10 @@ class AutoscalingPart(Part):
         wanted = known.task_number if asked is None else asked
         if spec.autoscaling is not None:
             wanted = spec.autoscaling.bounded(wanted)
+        to_shrink = ctx.tracker.part(ScalerState).to_shrink
+        to_shrink.discard(role.name)
         if wanted < number and not ctx.may_shrink(role.name):
+            to_shrink.add(role.name)
             wanted = number
         if wanted == known.task_number:
             return
@@ -276,9 +281,12 @@ class AutoscalingPart(Part):
         return presence is Presence.ABSENT
 
     def finish(self, ctx: Context) -> None:
-        """Plan again when a status is to change."""
+        """Plan again when a status is to change, and when a role may shrink now."""
         if (state := ctx.tracker.find_part(ScalerState)) is None:
             return
+        if any(ctx.may_shrink(role) for role in state.to_shrink):
+            state.to_shrink.clear()
+            ctx.tracker.agenda.look(None)
         for role, scaler in state.scalers.items():
             if scaler.present and scaler.shown is not None and scaler.shown != state.count(ctx.tracker, role):
                 key = self._target(ctx, role).key

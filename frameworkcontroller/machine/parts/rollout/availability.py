@@ -33,7 +33,7 @@ class _ReadyPod(NamedTuple):
 class RoleTasks:
     """The Tasks of one role, by index, without those that are deletionPending."""
 
-    __slots__ = ("_unready", "available", "completed", "old", "ready", "updated", "watched")
+    __slots__ = ("_unready", "available", "completed", "old", "outgoing", "ready", "updated", "watched")
 
     def __init__(self, watched: Watched) -> None:
         self.watched = watched
@@ -44,6 +44,8 @@ class RoleTasks:
         """Their attempt has the template."""
         self.old: set[int] = set()
         """They have a Pod of another template."""
+        self.outgoing: set[int] = set()
+        """Their attempt has another template, and they are not completed. It may end already."""
         self.completed: set[int] = set()
         self._unready: dict[int, str] = {}
         """The UIDs of Pods that this process has seen before they were ready."""
@@ -82,6 +84,7 @@ class RoleTasks:
             is_updated = task.attempt.template_hash == self.watched.template
             (self.updated if is_updated else self.old).add(index)
             (self.old if is_updated else self.updated).discard(index)
+            (self.outgoing.discard if is_updated else self.outgoing.add)(index)
         if not pod.ready or task.state is not State.RUNNING:
             self.ready.pop(index, None)
             self.available.discard(index)
@@ -124,8 +127,10 @@ class RoleTasks:
         self.forget(index)
         if task.is_leaving or task.state is State.CREATION_PENDING:
             self.updated.discard(index)
+            self.outgoing.discard(index)
             self.completed.discard(index)
         elif task.state is State.COMPLETED:
+            self.outgoing.discard(index)
             self.completed.add(index)
 
 
@@ -153,8 +158,9 @@ class Availability(PartState):
             for task in tracker.roles[name].tasks:
                 if task.is_leaving:
                     continue
-                if watched.template and task.attempt.template_hash == watched.template:
-                    made.updated.add(task.index)
+                if watched.template and task.attempt.template_hash:
+                    is_updated = task.attempt.template_hash == watched.template
+                    (made.updated if is_updated else made.outgoing).add(task.index)
                 made.move(task)
             tracker.agenda.wake(task.key for task in tracker.roles[name].tasks)
 

@@ -91,6 +91,20 @@ class RolloutPart(Part):
         known = tracker.find_part(Availability)
         return known is not None and role in known.roles
 
+    def may_shrink(self, ctx: Context, role: str) -> bool:
+        """Not while a rollout of the role runs, nor before it is known whether one does."""
+        spec, known = ctx.framework.spec.role(role), ctx.tracker.find_part(Availability)
+        if spec is None or spec.rolling_update is None or ctx.status.state in _NOT_BEGUN | ENDED:
+            return True
+        if known is None or role not in known.roles or known.roles[role].watched != _watched(spec):
+            return False
+        rolling = _Rolling(spec.rolling_update, spec, ctx.tracker.roles[role], known.roles[role])
+        if rolling.is_outgoing:
+            return False
+        # A new Task may never find a node. A lower number of Tasks is then the remedy.
+        is_over = any(one.type == UPDATED_CONDITION and one.status == "True" for one in ctx.status.conditions)
+        return is_over or not rolling.waits()
+
     def shape(self, ctx: Context, role: TaskRoleSpec) -> TemplateLabel | None:
         return None if role.rolling_update is None else TemplateLabel(role.task.template_hash)
 
@@ -165,6 +179,16 @@ class _Rolling:
         counts = ctx.tracker.role_counts[self.spec.name]
         return counts.total - counts.succeeded - len(self.tasks.available)
 
+    @property
+    def is_outgoing(self) -> bool:
+        """Whether an attempt has another template, from ``partition`` on."""
+        return any(index >= self.rolling_update.partition for index in self.tasks.outgoing)
+
+    def waits(self) -> bool:
+        """Whether a Task with a later attempt than its first is not available. A new Task is none that was replaced."""
+        tasks = (task for task in self.status.tasks if not task.is_leaving and task.state is not State.COMPLETED)
+        return any(task.attempt.id > 0 and task.index not in self.tasks.available for task in tasks)
+
 
 def _rolling(ctx: Context) -> Iterator[_Rolling]:
     if (known := ctx.tracker.find_part(Availability)) is None:
@@ -206,9 +230,12 @@ def _available(ctx: Context) -> Shown:
 
 
 def _updated(ctx: Context, before: Condition | None) -> Shown:
-    """Whether all Tasks have the template of the spec. Not before they were ready with it, all at once."""
+    """Whether all Tasks have the template of the spec. Not before they were ready with it, all at once.
+
+    Then until an attempt has another template: a Task that fails, or a new one, gets this one.
+    """
     rolling, state = {role.spec.name: role for role in _rolling(ctx)}, ctx.status.state
-    texts = []
+    texts, is_over = [], before is not None and before.status == "True"
     for spec in ctx.framework.spec.ready_roles:
         if spec.rolling_update is None:
             continue
@@ -218,10 +245,9 @@ def _updated(ctx: Context, before: Condition | None) -> Shown:
                 return Shown(before.status == "True", before.reason, before.message, quiet=True)
             texts.append(f"TaskRole {spec.name}: 0 of {spec.task_number} Tasks are updated")
             continue
-        partition = role.rolling_update.partition
-        outdated = role.tasks.outdated(spec.task_number, partition)
         waits_for = _first_unavailable(role) if role.unavailable(ctx) else None
-        if outdated or (waits_for is not None and (before is None or before.status != "True")):
+        outdated = role.tasks.outdated(spec.task_number, role.rolling_update.partition)
+        if role.is_outgoing if is_over else outdated or waits_for is not None:
             text = f"TaskRole {spec.name}: {len(role.tasks.updated)} of {spec.task_number} Tasks are updated"
             texts.append(text if waits_for is None else f"{text}; {waits_for}")
     if texts:
