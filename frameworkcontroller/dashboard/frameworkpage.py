@@ -114,7 +114,7 @@ class FrameworkSource:
 
 
 class RoleView:
-    """A role. ``wanted``: its Tasks in the spec, None if the spec no longer has such a role.
+    """A role. ``wanted``: its wanted Tasks, None if the spec no longer has such a role.
 
     ``groups``: of Tasks with the same state and reason, failed ones first. ``href``: prefix of the pages of its Tasks.
     """
