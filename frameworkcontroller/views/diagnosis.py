@@ -29,8 +29,8 @@ _DELETED_STATES: Final = frozenset({State.DELETION_REQUESTED, State.DELETING})
 class FrameworkView:
     """A Framework to show. ``problem``: why it cannot be read; ``pods``: diagnoses of its Pods, by name.
 
-    ``spec``: with the wanted numbers of Tasks. ``queue``: that of Kueue in which it is, "" for none. ``next_queue``:
-    that of its label, "" for none. ``started``: the roles that have started, if they waited for others.
+    ``spec``: with the wanted numbers of Tasks. ``queue``: Kueue's in which it is, "" for none. ``next_queue``:
+    its label's, "" for none. ``started``: the roles that have started, if they waited for others.
     """
 
     namespace: str
