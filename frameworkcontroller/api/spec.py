@@ -75,6 +75,9 @@ MAX_SERVICE_PORTS = 64
 MAX_BUDGETS = 100
 """Roles with a disruption budget."""
 
+MAX_AUTOSCALED = 100
+"""Roles with autoscaling."""
+
 MAX_CLAIMS = 20
 """For each role. With a bound, API servers accept the rule that the templates are immutable."""
 
@@ -687,7 +690,7 @@ class FrameworkSpec(_SpecModel):
         return self
 
     @model_validator(mode="after")
-    def _services_are_of_roles(self) -> FrameworkSpec:
+    def _objects_of_roles_are_few(self) -> FrameworkSpec:
         seen: dict[str, int] = {}
         for position, service in enumerate(self.services):
             path, name = ("network", "services", position, "taskRole"), service.task_role
@@ -697,6 +700,9 @@ class FrameworkSpec(_SpecModel):
                 raise ProblemError(Problem(path, f"is already in services[{first}]", name))
         if len(self.budgets) > MAX_BUDGETS:
             text = f"{len(self.budgets)} of them have a disruptionBudget, where {MAX_BUDGETS} are allowed"
+            raise ProblemError(Problem(("taskRoles",), text))
+        if len(self.autoscaled) > MAX_AUTOSCALED:
+            text = f"{len(self.autoscaled)} of them have autoscaling, where {MAX_AUTOSCALED} are allowed"
             raise ProblemError(Problem(("taskRoles",), text))
         return self
 

@@ -23,7 +23,7 @@ from frameworkcontroller.commands.logprinter import LinePrinter
 from frameworkcontroller.kube.errors import ApiError, KubeError, NotFound
 from frameworkcontroller.kube.podlog import NotALog
 from frameworkcontroller.kube.resources import PODS
-from frameworkcontroller.views.apiobjects import Json, attempt_of, pod_selector, roles_of, state_of, task_number
+from frameworkcontroller.views.apiobjects import Json, attempt_of, pod_selector, state_of, task_numbers
 from frameworkcontroller.views.archivedlogs import ArchivedLogs
 from frameworkcontroller.views.containerlogs import ArchivedLog, newest, of_default_containers
 from frameworkcontroller.views.logfollower import LogFollower
@@ -376,7 +376,7 @@ def _no_sources(options: argparse.Namespace, framework: Json, pods: int) -> str:
 def _not_in_spec(options: argparse.Namespace, framework: Json) -> str | None:
     """Return the error for a role or a Task that the spec does not have; None if it has it."""
     role, index = options.target
-    numbers = {one["name"]: task_number(one) for one in roles_of(framework)}
+    numbers = task_numbers(framework)
     if role is not None and role not in numbers:
         return f"{options.name}: has no role {role!r}, only {', '.join(numbers) or 'none'}"
     if role is not None and index is not None and index >= numbers[role]:

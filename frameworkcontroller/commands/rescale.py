@@ -10,7 +10,7 @@ from frameworkcontroller.api.names import scaler_name
 from frameworkcontroller.api.status import State
 from frameworkcontroller.commands import program
 from frameworkcontroller.commands.invocation import Invocation
-from frameworkcontroller.views.apiobjects import Json, roles_of, state_of, task_number
+from frameworkcontroller.views.apiobjects import Json, roles_of, state_of
 from frameworkcontroller.views.texts import counted
 
 _POLICY: Final = "frameworkAttemptCompletionPolicy"
@@ -59,7 +59,7 @@ def _change(
         if role.get("autoscaling"):
             command = f"kubectl scale frameworkrolescaler/{scaler_name(framework_name, name)} --replicas {number}"
             raise program.UsageError(f"{framework_name}: {name} has autoscaling; use {command}")
-        old = task_number(role)
+        old = role.get("taskNumber", 1)
         if old == number:
             results.append(f"{name}: already has {counted(number, 'Task')}")
         else:

@@ -53,7 +53,7 @@ from frameworkcontroller.views.diagnosis import FrameworkView as View
 from frameworkcontroller.views.shownprogress import ShownProgress, progress_of
 from frameworkcontroller.views.texts import clean_line, counted, encode
 from frameworkcontroller.views.timelinesvg import draw_inline
-from frameworkcontroller.views.tree import group, ranges
+from frameworkcontroller.views.tree import availability, group, ranges
 
 Json = Mapping[str, Any]
 
@@ -114,9 +114,10 @@ class FrameworkSource:
 
 
 class RoleView:
-    """A role. ``wanted``: its Tasks in the spec, None if the spec no longer has such a role.
+    """A role. ``wanted``: its wanted Tasks, None if the spec no longer has such a role.
 
     ``groups``: of Tasks with the same state and reason, failed ones first. ``href``: prefix of the pages of its Tasks.
+    ``availability``: its ready and updated Tasks, "" if they are not counted.
     """
 
     def __init__(self, view: View, role: TaskRoleStatus, href: str) -> None:
@@ -126,6 +127,7 @@ class RoleView:
         counts = Counter(map(phase_of_task, role.tasks))
         self.bar, self.failed = bar_of(counts), counts[Phase.FAILED]
         self.wanted = None if spec is None else spec.task_number
+        self.availability = availability(role)
         self.retries = sum(task.retry.total_retried_count for task in role.tasks)
         self.groups, self.more_groups = groups[:_MAX_GROUPS], max(0, len(groups) - _MAX_GROUPS)
 

@@ -6,11 +6,11 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from frameworkcontroller.api.names import CRD_NAME
+from frameworkcontroller.api.names import CRD_NAME, scaler_name
 from frameworkcontroller.api.spec import ExecutionType
 from frameworkcontroller.api.status import State
 from frameworkcontroller.dashboard.views import Command
-from frameworkcontroller.views.apiobjects import is_suspended, queue_of, roles_of, state_of, task_number
+from frameworkcontroller.views.apiobjects import is_suspended, queue_of, roles_of, state_of, task_numbers
 
 
 def framework_commands(framework: Mapping[str, Any], *, live: bool, past: bool) -> tuple[Command, ...]:
@@ -48,8 +48,12 @@ def _to_change(framework: Mapping[str, Any], namespace: str, name: str) -> list[
     execution = (framework.get("spec") or {}).get("executionType") or ExecutionType.START
     if state_of(framework) != State.COMPLETED and not framework["metadata"].get("deletionTimestamp"):
         for role in roles_of(framework)[:1]:
-            more = f"{role['name']}={task_number(role) + 1}"
-            found.append(_plugin(f"Add a Task to {role['name']}", "scale", namespace, name, more, changes=True))
+            purpose, more = f"Add a Task to {role['name']}", task_numbers(framework)[role["name"]] + 1
+            if role.get("autoscaling"):
+                scaler = f"frameworkrolescaler/{scaler_name(name, role['name'])}"
+                found.append(_kubectl(purpose, "scale", scaler, f"--replicas={more}", "-n", namespace, changes=True))
+            else:
+                found.append(_plugin(purpose, "scale", namespace, name, f"{role['name']}={more}", changes=True))
         if is_suspended(framework):
             found.append(_plugin("Resume it", "resume", namespace, name, changes=True))
         elif execution != ExecutionType.STOP:

@@ -84,7 +84,7 @@ class FrameworkRow:
     ``message``: why it has its phase, "" for none. ``word``: stalled, being deleted, or "". ``state``: the contract's
     ("AttemptRunning"), "" without a status. ``result``: code and phrase of the last completed attempt ("137
     ContainerSigKillReceived"). ``retries``: of the Framework; ``task_retries``: of its Tasks. ``phases``: numbers of
-    Tasks, in the order of `OF_TASKS`; ``tasks``: in the spec.
+    Tasks, in the order of `OF_TASKS`; ``tasks``: wanted.
     ``ended``: None while it is not completed. ``live``: it exists in the cluster; else it is from the archive.
     """
 

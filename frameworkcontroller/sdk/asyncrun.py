@@ -199,12 +199,14 @@ class Run:
                 print(line, file=file, flush=True)
 
     async def scale(self, **roles: int) -> None:
-        """Change the numbers of Tasks: ``scale(worker=5)``. Raises InvalidSpec if a role is unknown."""
+        """Change the numbers of Tasks: ``scale(worker=5)``. Raises InvalidSpec if a role is unknown or autoscaled."""
 
         def change(spec: Json) -> list[Json]:
             places = {one["name"]: place for place, one in enumerate(spec["taskRoles"])}
             if unknown := [_no_role(role, places) for role in roles if role not in places]:
                 raise InvalidSpec(unknown)
+            if fixed := [_autoscaled(role) for role in roles if spec["taskRoles"][places[role]].get("autoscaling")]:
+                raise InvalidSpec(fixed)
             return [
                 {"op": "add", "path": f"/spec/taskRoles/{places[role]}/taskNumber", "value": number}
                 for role, number in roles.items()
@@ -323,6 +325,10 @@ def _archived_attempt(one: Mapping[str, Any]) -> Attempt:
 
 def _no_role(role: str, roles: Iterable[str]) -> Problem:
     return Problem(("roles",), f"there is no such role{suggestion(role, roles)}", role)
+
+
+def _autoscaled(role: str) -> Problem:
+    return Problem(("roles",), "the role has autoscaling: scale its FrameworkRoleScaler", role)
 
 
 def _notes(run: Run, result: Result) -> Iterator[str]:

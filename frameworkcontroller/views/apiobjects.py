@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from frameworkcontroller.api import names
+from frameworkcontroller.api import fields, names
+from frameworkcontroller.api.codec import with_plain_roles
 
 T = TypeVar("T")
 
@@ -73,10 +75,24 @@ def roles_of(framework: Mapping[str, Any]) -> Sequence[Json]:
     return (framework.get("spec") or {}).get("taskRoles") or ()
 
 
-def task_number(role: Mapping[str, Any]) -> int:
-    """Return the number of Tasks of a role in a spec."""
-    number: int = role.get("taskNumber", 1)
-    return number
+def task_numbers(framework: Mapping[str, Any]) -> dict[str, int]:
+    """Return the wanted number of Tasks by role: as autoscaling has set it, or else as in the spec."""
+    roles = roles_of(framework)
+    numbers = {role["name"]: role.get("taskNumber", 1) for role in roles}
+    if any(role.get("autoscaling") for role in roles):
+        # A user can write any status.
+        with suppress(KeyError, TypeError, ValueError, AttributeError):
+            numbers |= _autoscaled(framework)
+    return numbers
+
+
+def _autoscaled(framework: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    wanted = {role["name"] for role in roles_of(framework) if role.get("autoscaling")}
+    attempt = (framework.get("status") or {}).get("attemptStatus") or {}
+    for role in with_plain_roles(attempt).get("taskRoleStatuses") or ():
+        found = role.get("autoscaling") or {}
+        if role["name"] in wanted and found.get("scalerID"):
+            yield role["name"], fields.number(found, "taskNumber")
 
 
 def pod_selector(framework: str, role: str | None = None, index: int | None = None) -> str:

@@ -14,7 +14,7 @@ from frameworkcontroller.api.phases import phase_of_task
 from frameworkcontroller.api.spec import ExecutionType, FrameworkSpec, RetryPolicy, SpecError, parse_spec
 from frameworkcontroller.api.status import WAITS, Condition, FrameworkStatus, Phase, State, TaskStatus
 from frameworkcontroller.machine.kernel.policy import RetryDecision, decide_retry, decide_task_retry
-from frameworkcontroller.views.apiobjects import queue_label_of, queue_of
+from frameworkcontroller.views.apiobjects import queue_label_of, queue_of, task_numbers
 from frameworkcontroller.views.texts import clean_line, duration
 
 NOT_SEEN: Final = "not seen by a controller yet"
@@ -29,8 +29,8 @@ _DELETED_STATES: Final = frozenset({State.DELETION_REQUESTED, State.DELETING})
 class FrameworkView:
     """A Framework to show. ``problem``: why it cannot be read; ``pods``: diagnoses of its Pods, by name.
 
-    ``queue``: that of Kueue in which it is, "" for none. ``next_queue``: that of its label, "" for none. ``started``:
-    the roles that have started, if they waited for others.
+    ``spec``: with the wanted numbers of Tasks. ``queue``: Kueue's in which it is, "" for none. ``next_queue``:
+    its label's, "" for none. ``started``: the roles that have started, if they waited for others.
     """
 
     namespace: str
@@ -55,6 +55,8 @@ def read_view(framework: Mapping[str, Any], pods: Mapping[str, str]) -> Framewor
         problem = str(error)
     try:
         spec = parse_spec(framework.get("spec"), framework=metadata["name"])
+        if spec.autoscaled:
+            spec = spec.with_task_numbers(task_numbers(framework))
     except SpecError as error:
         problem = str(error)
     deleting = bool(metadata.get("deletionTimestamp"))

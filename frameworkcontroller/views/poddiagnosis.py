@@ -16,9 +16,8 @@ from frameworkcontroller.views.apiobjects import (
     Json,
     default_container,
     pod_selector,
-    roles_of,
     state_of,
-    task_number,
+    task_numbers,
 )
 from frameworkcontroller.views.kubeevents import KubeEvent, read_event
 from frameworkcontroller.views.paging import each_object
@@ -45,7 +44,7 @@ async def diagnose_pods(client: KubeClient, framework: Mapping[str, Any], wall: 
         PODS,
         namespace,
         label_selector=pod_selector(framework["metadata"]["name"]),
-        field_selector="status.phase=Pending" if sum(map(task_number, roles_of(framework))) > _MAX_PODS else None,
+        field_selector="status.phase=Pending" if sum(task_numbers(framework).values()) > _MAX_PODS else None,
         most=_MAX_PODS,
     )
     # A user may be allowed to read Frameworks but not Pods.

@@ -17,7 +17,7 @@ from frameworkcontroller.api.phases import QUEUE_CONDITIONS, framework_phase, ta
 from frameworkcontroller.api.problems import ProblemError
 from frameworkcontroller.api.status import WAITS, Phase, State
 from frameworkcontroller.api.timestamps import parse_time
-from frameworkcontroller.views.apiobjects import queue_of, roles_of, task_number
+from frameworkcontroller.views.apiobjects import queue_of, task_numbers
 from frameworkcontroller.views.diagnosis import NOT_SEEN, code_and_phrase
 from frameworkcontroller.views.shownprogress import ShownProgress, interval_of, shown_progress
 from frameworkcontroller.views.texts import clean_line
@@ -34,7 +34,8 @@ _WAITING: Final = frozenset({Phase.PENDING, Phase.QUEUED, Phase.SUSPENDED})
 class Summary:
     """``phases`` counts Tasks by phase. ``done``: completed ones that stay.
 
-    ``wanted``: Tasks in the spec, by role. ``state``: the contract's, "" before the first status.
+    ``wanted``: Tasks by role, of the spec or as autoscaling has set them. ``state``: the contract's, "" before the
+    first status.
     """
 
     namespace: str
@@ -70,7 +71,7 @@ class Summary:
 
     @property
     def total(self) -> int:
-        """Tasks in the spec."""
+        """Wanted Tasks."""
         return sum(self.wanted.values())
 
     @property
@@ -106,7 +107,7 @@ def summarize(framework: Mapping[str, Any]) -> Summary:
         name=metadata["name"],
         created=parse_time(metadata["creationTimestamp"]),
         execution=(framework.get("spec") or {}).get("executionType") or "Start",
-        wanted={role["name"]: task_number(role) for role in roles_of(framework)},
+        wanted=task_numbers(framework),
         queue=queue_of(framework),
         deleting=bool(metadata.get("deletionTimestamp")),
     )

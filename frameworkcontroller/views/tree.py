@@ -98,10 +98,23 @@ def _role_head(role: TaskRoleStatus, name_width: int) -> Text:
     text.append(f"  {counted(len(role.tasks), 'Task')}")
     if role.tasks:
         text.append(": ").append(_numbers(counts))
+    if more := availability(role):
+        text.append(f"; {more}")
     retries = sum(task.retry.total_retried_count for task in role.tasks)
     if retries:
         text.append(f"; {counted(retries, 'retry', 'retries')}")
     return text
+
+
+def availability(role: TaskRoleStatus) -> str:
+    """Return ``3 ready, 2 of 4 updated``: the counts that the role has; "" for none."""
+    ready, updated = role.ready_task_count, role.updated_task_count
+    total = sum(not task.is_leaving for task in role.tasks)
+    found = [
+        "" if ready is None else f"{ready:,} ready",
+        "" if updated is None else f"{updated:,} of {total:,} updated",
+    ]
+    return ", ".join(filter(None, found))
 
 
 def _numbers(counts: Counter[Phase]) -> Text:

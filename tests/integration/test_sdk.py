@@ -281,6 +281,10 @@ async def test_a_refused_spec_names_field_and_rule(attended: aio.Cluster) -> Non
     with pytest.raises(InvalidSpec, match="roles: 'wrker': there is no such role; did you mean worker"):
         async for _ in run.logs(role="wrker"):
             pass
+    scaled = sdk_role(extra={"autoscaling": {"minTasks": 1, "maxTasks": 3}})
+    run = await attended.submit(Framework(name="scaled", roles=[scaled]))
+    with pytest.raises(InvalidSpec, match="roles: 'worker': the role has autoscaling: scale its FrameworkRoleScaler"):
+        await run.scale(worker=2)
     with pytest.raises(NotFound, match='"A_b" is not the name of a Framework: it must be lower case'):
         await attended.get("A_b")
 

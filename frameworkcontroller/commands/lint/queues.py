@@ -45,6 +45,10 @@ def check_queue(framework: Mapping[Any, Any], roles: Sequence[Role]) -> Iterator
         elif len(with_tasks) > 1 and not any(role.body.get("dependsOn") for role in roles):
             text = "Tasks that had completed run again after an eviction, in all TaskRoles at once: dependsOn keeps"
             yield warning(("metadata", "labels", names.QUEUE_NAME), f"{text} their order")
+        for role in roles:
+            if role.body.get("autoscaling"):
+                text = "with a queue: Tasks beyond the admitted number wait until others end or the next attempt starts"
+                yield warning((*role.path, "autoscaling"), text)
     for role in roles:
         yield from _template(role, is_queued=is_queued)
 

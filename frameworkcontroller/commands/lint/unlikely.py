@@ -48,6 +48,8 @@ def check_spec(spec: FrameworkSpec) -> Iterator[Finding]:
         yield from _dependencies(spec, role, path)
         yield from _deadlines(spec, role, (*path, "task"))
         yield from _minima(role, (*path, "frameworkAttemptCompletionPolicy"))
+        yield from _disruption_budget(role, (*path, "disruptionBudget", "maxUnavailable"))
+        yield from _autoscaling(spec, role, (*path, "autoscaling"))
         yield from _task(role, (*path, "task"))
         yield from _avoided_nodes(spec, role, (*path, "task", "retryPolicy", "avoidNodes"))
         if isinstance(pod_spec, dict):  # else an error, reported elsewhere
@@ -163,6 +165,23 @@ def _minima(role: TaskRoleSpec, path: KeyPath) -> Iterator[Finding]:
     ):
         if unreachable:
             yield warning((*path, field), f"can never be reached: {reason}", value=minimum)
+
+
+def _disruption_budget(role: TaskRoleSpec, path: KeyPath) -> Iterator[Finding]:
+    if (budget := role.disruption_budget) is None or role.most_tasks == 0:
+        return
+    if (most := budget.max_unavailable) == 0:
+        text = "forbids every eviction: kubectl drain of a node with a Pod of the role waits until the Pod ends"
+        yield warning(path, text, value=most)
+    elif most >= role.most_tasks:
+        yield warning(path, f"has no effect: the role has at most {role.most_tasks} Tasks", value=most)
+
+
+def _autoscaling(spec: FrameworkSpec, role: TaskRoleSpec, path: KeyPath) -> Iterator[Finding]:
+    has_gang = spec.scheduling is not None and spec.scheduling.scheduling_policy.gang is not None
+    if role.autoscaling is not None and has_gang:
+        text = "with a gang: added Tasks are placed one by one, as its minimum grows only with the next attempt"
+        yield warning(path, text)
 
 
 def _task(role: TaskRoleSpec, path: KeyPath) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import orjson
 
@@ -37,6 +37,9 @@ from frameworkcontroller.machine.kernel.part import Part
 from frameworkcontroller.machine.kernel.reasons import Reason
 from frameworkcontroller.machine.kernel.requests import Kind, Target
 from frameworkcontroller.machine.kernel.tracker import Tracker
+
+MAX_OBJECTS: Final = 200
+"""Most objects of roles of a kind, of a Framework: enough for two specs. Finalizers may keep earlier ones."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,10 +124,15 @@ class CompanionPart(Part):
 
     def observe_generation(self, ctx: Context) -> None:
         """Record the objects that roles need. The first status of a new Framework has them."""
+        self._record(ctx)
+
+    def _record(self, ctx: Context) -> None:
+        """Record the objects that roles need, and of many the first ones. The others follow as earlier ones go."""
         objects = ctx.status.role_objects
-        wanted = [target.object_key for target in self._role_targets(ctx.framework)]
-        if missing := [one for one in wanted if one not in objects]:
-            ctx.tracker.record_role_objects([*objects, *missing])
+        known, room = set(objects), MAX_OBJECTS - len(self._recorded(ctx.tracker.status))
+        missing = [one for target in self._role_targets(ctx.framework) if (one := target.object_key) not in known]
+        if room > 0 and missing:
+            ctx.tracker.record_role_objects([*objects, *missing[:room]])
             ctx.tracker.agenda.look(None, PERSISTED)
 
     def before(self, ctx: Context) -> None:
@@ -184,7 +192,8 @@ class CompanionPart(Part):
             watch_end(ctx, target, self.not_gone)
             return False
         holds.end_stall(target.key, self.not_gone)
-        if presence is Presence.ABSENT and (not role or _is_settled(ctx)):
+        may_create = not role or (_is_recorded(ctx, target) and _is_settled(ctx))
+        if presence is Presence.ABSENT and may_create:
             spec = self.role_spec(ctx, role) if role else self.spec(ctx.framework)
             body = self.body(ctx.framework, target.name, spec, ctx.observed.served_version(self.kind))
             ctx.tracker.expectations.send(target, ctx.env.clock)
@@ -199,10 +208,13 @@ class CompanionPart(Part):
     def why_not_create_configmap(self, ctx: Context) -> Wait | None:
         """Why the attempt waits for an object. None also if that is about to be created, which takes a moment."""
         holds = ctx.tracker.holds
+        unrecorded = self._role_targets(ctx.framework).keys() - set(self._recorded(ctx.tracker.status))
         for target in self._targets(ctx.framework):
             presence, _ = _presence(ctx, target)
             if presence is Presence.ENDING:
                 return Wait(self.pending, f"{target.kind} {target.name} is being deleted, to be created again")
+            if target in unrecorded:
+                return Wait(self.pending, f"its {target.kind} {target.name} waits until earlier ones are gone")
             failing = (
                 holds.until(target.key) > ctx.env.clock or holds.has_failed(target.key) or target.key in holds.stalls
             )
@@ -216,7 +228,8 @@ class CompanionPart(Part):
             ctx.tracker.holds.release(target.key)
 
     def keeps_hold(self, ctx: Context, key: ObjectKey) -> bool:
-        return any(key == target.key for target in (*self._targets(ctx.framework), *self._recorded(ctx.tracker.status)))
+        name = self.name(ctx.framework)
+        return key in ctx.status.role_objects or (bool(name) and key == Target(self.kind, name).key)
 
     def take(self, ctx: Context, outcome: Outcome) -> None:
         if isinstance(outcome.action, RemoveCompanion):
@@ -238,6 +251,7 @@ class CompanionPart(Part):
                 if target not in self._role_targets(ctx.framework):
                     kept = [one for one in ctx.status.role_objects if one != target.object_key]
                     tracker.record_role_objects(kept)
+                    self._record(ctx)
             case Remains():
                 patience = FAILURES_TO_STALL_WHILE_DELETED
                 back_off(ctx, target, f"{result.message}: a finalizer holds it", self.not_gone, patience=patience)
@@ -248,6 +262,10 @@ class CompanionPart(Part):
         """The objects, each with its role, "" for the one of the whole Framework."""
         name = self.name(framework)
         return {**({Target(self.kind, name): ""} if name else {}), **self._role_targets(framework)}
+
+
+def _is_recorded(ctx: Context, target: Target) -> bool:
+    return target.object_key in ctx.status.role_objects
 
 
 def _is_settled(ctx: Context) -> bool:

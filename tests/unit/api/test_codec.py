@@ -40,7 +40,9 @@ T0 = 1_700_000_000
 TEXT = "2023-11-14T22:13:%02dZ"
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-PLAIN = {int: st.integers(-1399, 4_000_000_000), str: WORDS, Any: WORDS}
+# JSON has neither NaN nor infinity, and no report of progress is taken with one.
+FIGURES = st.floats(allow_nan=False, allow_infinity=False)
+PLAIN = {int: st.integers(-1399, 4_000_000_000), float: FIGURES, str: WORDS, Any: WORDS}
 
 
 def encode(status: FrameworkStatus, *, compress: bool = False) -> Any:

@@ -262,23 +262,27 @@ class AutoscalingPart(Part):
         ctx.act(Patch(target, found.uid, change, subresource="status"))
 
     def _remove(self, ctx: Context, role: str) -> bool:
-        """Delete the object of a role without autoscaling. Return whether there is none."""
+        """Delete the object of a role without autoscaling. Return whether there is none, or it is being deleted.
+
+        A finalizer may keep that indefinitely. It is never used.
+        """
         target = self._target(ctx, role)
         presence, _ = self._presence(ctx, target)
         found = ctx.observed.find_companion(target.kind, target.name)
         if isinstance(found, NotListed):
             return found.not_served
         known = ctx.tracker.expectations.confirmed.get(target)
-        if presence is not Presence.ABSENT and not ctx.tracker.is_head_settled:
+        if presence is Presence.PRESENT and not ctx.tracker.is_head_settled:
             # That autoscaling is off is persisted first.
             ctx.tracker.agenda.look(target.key, PERSISTED)
             ctx.tracker.hasten()
         elif presence is Presence.PRESENT:
             uid = known.uid if known is not None else "" if found is None else found.uid
             ctx.act(Delete(target, uid, unrecorded=True))
-        if presence is Presence.ABSENT:
+        is_over = presence in {Presence.ABSENT, Presence.ENDING}
+        if is_over:
             ctx.tracker.holds.release(target.key)
-        return presence is Presence.ABSENT
+        return is_over
 
     def finish(self, ctx: Context) -> None:
         """Plan again when a status is to change, and when a role may shrink now."""
@@ -304,6 +308,8 @@ class AutoscalingPart(Part):
                 # It may have lost the label by which it is watched.
                 labels = orjson.dumps({"metadata": {"labels": {names.FRAMEWORK_NAME: ctx.framework.name}}})
                 ctx.tracker.follow_ups.append(Patch(action.target, result.found.uid, labels))
+                # Another client may remove it again at once.
+                ctx.tracker.holds.hold_repetition(action.target.key, ctx.env)
             take_object(ctx, action, result, AutoscalingReason.CREATED)
         elif isinstance(action, Patch):
             self._take_change(ctx, action.target, action.uid, result, "change")
