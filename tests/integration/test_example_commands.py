@@ -16,6 +16,7 @@ from tests.support.kubectl import find_kubectl
 
 PAGES = {
     "first": ROOT / "docs/write-a-framework.md",
+    "services": ROOT / "docs/services.md",
     **{name: EXAMPLES / name / "README.md" for name in ("service", "startstop", "rescale")},
 }
 

@@ -107,4 +107,4 @@ def test_the_roles_of_users_have_these_verbs() -> None:
     for one, roles in ((view, {"view", "edit", "admin"}), (edit, {"edit", "admin"}), (admin, {"admin"})):
         assert {*one["metadata"]["labels"]} == {f"rbac.authorization.k8s.io/aggregate-to-{role}" for role in roles}
         # A writer of the status could send records to the archive.
-        assert [rule["verbs"] for rule in one["rules"] if rule["resources"] == ["frameworks/status"]] == [["get"]]
+        assert [rule["verbs"] for rule in one["rules"] if "frameworks/status" in rule["resources"]] == [["get"]]
