@@ -76,7 +76,9 @@ async def test_no_request_fails_while_web_servers_are_replaced(play: Play) -> No
 async def test_a_budget_holds_a_drain_back(play: Play) -> None:
     node = play.nodes.names[-1]
     await play.takes_pods(node)
-    role = play.role("a", 2, script="hold", task=RETRIED, **anywhere(play))
+    # Another play may have the node's CPU, and Pods on the node.
+    containers = [play.container("hold", resources={})]
+    role = play.role("a", 2, script="", containers=containers, task=RETRIED, **anywhere(play))
     await play.create("kept", {**role, "disruptionBudget": {"maxUnavailable": 0}})
     await play.until_said("kept", "holds", 2)
     before = await play.until("kept", lambda status: role_of(status).get("budgetedTaskCount") == 2)
@@ -86,6 +88,7 @@ async def test_a_budget_holds_a_drain_back(play: Play) -> None:
         return found
 
     drain = ["drain", node, "--ignore-daemonsets", "--force", "--delete-emptydir-data"]
+    drain += ["--pod-selector=FC_FRAMEWORK_NAME=kept"]
     refusal = "Cannot evict pod as it would violate the pod's disruption budget"
     try:
         refused = await play.kubectl(*drain, "--timeout=10s")
