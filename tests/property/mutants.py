@@ -1175,7 +1175,7 @@ MUTANTS: Final = {
     ),
     # --- O
     "O: records no object": Mutant(
-        partial(patch.object, Tracker, "record_role_objects", lambda *_: None), _addressed(), "O: creation of"
+        partial(patch.object, Tracker, "record_role_objects", lambda *_: None), _addressed(), "assert set()"
     ),
     "O: deletes a Service that every spec asks for": Mutant(
         partial(patch.object, CompanionPart, "before", _remove_all), _addressed(), "every spec asks for it"
