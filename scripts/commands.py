@@ -16,16 +16,15 @@ from frameworkcontroller.commands.program import PROGRAM
 HEAD: Final = f"""\
 # Commands and options
 
-From the parsers, as `--help` shows them; [command line](cli.md) has examples and explanations. Every command of
-`{PLUGIN}` is one of `{PROGRAM}`, too, except that `history` and `cost` are `history show` and `history cost`
-there.
+[Command line](cli.md) has examples. Every command of `{PLUGIN}` is one of `{PROGRAM}`, too, except
+that `history` and `cost` are `history show` and `history cost` there.
 
-Options of commands that ask a cluster: `-n NAME`, `--namespace NAME`; `--context NAME`; `--kubeconfig PATH`, as
-kubectl has them. Options of the *archive*: `--archive URL`, its server (default: `$FRAMEWORK_HISTORY_URL`, or the
-kubeconfig's); `--dir PATH`, a folder of records, which `sink: file` writes; `--token-file PATH`, a bearer token
-(default: `$FRAMEWORK_HISTORY_TOKEN_FILE`, or else the kubeconfig's, over https and on loopback only); `--ca-file PATH`,
-the certificates that sign the archive's, in PEM."""
-USAGES: Final = ("-h", "--namespace", "--context", "--kubeconfig", "--config", "--log-level", "--log-format")
+Commands that ask a cluster have `-n`, `--namespace`, `--context` and `--kubeconfig`, as kubectl. `-A`,
+`--all-namespaces` includes all namespaces. Options of the *archive*: `--archive URL`, its server (default:
+`$FRAMEWORK_HISTORY_URL`, or the kubeconfig's); `--dir PATH`, a folder of records, which `sink: file` writes;
+`--token-file PATH`, a bearer token (default: `$FRAMEWORK_HISTORY_TOKEN_FILE`, or else the kubeconfig's, over https and
+on loopback only); `--ca-file PATH`, the certificates that sign the archive's, in PEM."""
+USAGES: Final = ("-h", "--all-namespaces", "--namespace", "--context", "--kubeconfig", "--config", "--log-level", "--log-format")
 """Explained once, or of the controller."""
 ARCHIVE: Final = ("--archive", "--dir", "--token-file", "--ca-file")
 """Explained once, for commands that have all of them."""
