@@ -90,7 +90,9 @@ def usage(program: str, command: str, parser: argparse.ArgumentParser) -> str:
     """The command with its arguments."""
     formatter = parser._get_formatter()
     arguments = [one for one in parser._actions if not one.option_strings and one.help != argparse.SUPPRESS]
-    return " ".join([program, command, *(formatter._format_args(action, action.dest.upper()) for action in arguments)])
+    everywhere = ["[-A]"] if any("-A" in one.option_strings for one in parser._actions) else []
+    told = [formatter._format_args(action, action.dest.upper()) for action in arguments]
+    return " ".join([program, command, *told, *everywhere])
 
 
 def wrapped(text: str, indent: str = "") -> str:

@@ -21,13 +21,15 @@ HEAD: Final = """\
 # Metrics
 
 Every metric that `/metrics` serves ([scraping, dashboard, alerts](monitoring.md)), with its labels. Names of counters
-end with `_total`, `ʰ` marks histograms, the others are gauges. Not listed: `process_*` and `python_gc_*`.
+end with `_total`, `ʰ` marks histograms, the others are gauges. Not listed: `process_*`, `python_gc_*`,
+and client-go's `workqueue_*`, with the label `name`: `depth`, `adds_total`, `retries_total`, `queue_duration_seconds`ʰ,
+`work_duration_seconds`ʰ, `unfinished_work_seconds` and `longest_running_processor_seconds`.
 
 Time series exist from the start, at zero, except for some HTTP codes. No label of a controller holds the name of a
 namespace, Framework, role or Pod: it has a few hundred time series at any load.
 """
 
-UNLISTED: Final = ("process_", "python_gc_")
+UNLISTED: Final = ("process_", "python_gc_", "workqueue_")
 
 SECTIONS: Final = {
     "workqueue_": "Work queue and syncs",
