@@ -385,41 +385,100 @@ taskRoles[].task.podFailurePolicy.rules[].onCompletionCodes: Matches by the comp
 taskRoles[].task.pod: The Pod of each Task, as a PodTemplateSpec, with any fields of Kubernetes, and
   [placeholders](write-a-framework.md#what-is-put-into-a-pod) in every string.
 
-progress.metrics: Reported figures, 20 at most, each with `name` and `value`.
+status.progress.metrics: Reported figures, 20 at most, each with `name` and `value`.
 
-state: One of the [states](states.md).
+status.state: One of the [states](states.md).
 
-firstFailure: The first failure of a container, or of a Task without one, in the last attempt in which Tasks failed
-  ([rules](long-training.md#the-first-failure)). Absent without one. It has `frameworkAttemptID`, `taskRoleName`,
-  `taskIndex`, `taskAttemptID`, `nodeName` and `containerName` (absent without one), `code`, `phrase`, and:
+status.firstFailure: The first failure of a container, or of a Task without one, in the last attempt in which Tasks
+  failed ([rules](long-training.md#the-first-failure)). Absent without one. It has `frameworkAttemptID`,
+  `taskRoleName`, `taskIndex`, `taskAttemptID`, `nodeName` and `containerName` (absent without one), `code`, `phrase`,
+  and:
 
-earliestFailures: The earliest failures of Tasks in the current attempt, at most 8, likely consequences last, with the
-  fields of `firstFailure`. A Task that is retried leaves. Absent without any.
+status.earliestFailures: The earliest failures of Tasks in the current attempt, at most 8, likely consequences last,
+  with the fields of `firstFailure` (`certain`: false if the end was not seen, or the controller may have caused it). A
+  Task that is retried leaves. Absent without any.
 
-taskCounts: Tasks of the current attempt, without those that a rescale removes: `total`, `running`, `succeeded`,
-  `failed` (without stopped ones), `stopped` (ended on request, or with their attempt).
+status.taskCounts: Tasks of the current attempt, without those that a rescale removes: `total`, `running`,
+  `succeeded`, `failed` (without stopped ones), `stopped` (ended on request, or with their attempt).
 
-conditions: [Below](#conditions), each with `type`, `status`, `reason`, `message`, `observedGeneration` and
+status.conditions: [Below](#conditions), each with `type`, `status`, `reason`, `message`, `observedGeneration` and
   `lastTransitionTime`.
 
-admission: The admission by Kueue: `queueName` of the LocalQueue, `workloadName`, `workloadUID`, `clusterQueue`.
-  Absent without one.
+status.admission: The admission by Kueue: `queueName` of the LocalQueue, `workloadName`, `workloadUID`,
+  `clusterQueue`. Absent without one.
 
-admission.podSets: For each TaskRole, its `name`, the `count` of admitted Pods, those `reclaimed`, the `digest` of the
-  template, and additions to its Pods: `nodeSelector`, `tolerations`, `labels`, `annotations`, `schedulingGates`.
+status.admission.podSets: For each TaskRole, its `name`, the `count` of admitted Pods, those `reclaimed`, the `digest`
+  of the template, and additions to its Pods: `nodeSelector`, `tolerations`, `labels`, `annotations`,
+  `schedulingGates`.
 
-attemptStatus.completionStatus.type: Its meaning for retries: `name`, Succeeded or Failed, and `attributes`, the known
-  ones of Transient, Permanent and Conflict.
+status.attemptStatus.completionStatus.type: Its meaning for retries: `name`, Succeeded or Failed, and `attributes`,
+  the known ones of Transient, Permanent and Conflict.
 
-attemptStatus.completionStatus.policy: The rule of a podFailurePolicy that ended the attempt: its `action` and the
-  position of the `rule`, from 0. Absent if another reason did.
+status.attemptStatus.completionStatus.policy: The rule of a podFailurePolicy that ended the attempt: its `action` and
+  the position of the `rule`, from 0. Absent if another reason did.
 
-attemptStatus.completionStatus.trigger: The Task whose completion completed the attempt: `taskRoleName` and
+status.attemptStatus.completionStatus.trigger: The Task whose completion completed the attempt: `taskRoleName` and
   `taskIndex`; `message`: the rule that took effect.
 
-attemptStatus.taskRoleStatuses[].taskStatuses: The Tasks by index, [below](#one-of-taskstatuses).
+status.attemptStatus.taskRoleStatuses[].taskStatuses: The Tasks by index, [below](#one-of-taskstatuses).
+
+suspend: True: no attempt starts, and the current one ends with -240, uncounted. False: the next attempt starts, in
+  which completed Tasks run again. May change both ways at any time; a completed Framework stays completed. Absent:
+  false.
+
+retryPolicy.resetOnProgress: After an attempt with a new checkpoint, or progress.deadlineSeconds of running with
+  progress, accountableRetriedCount and the back-off start again. Absent: false.
+
+progress: The programs [report progress](long-training.md#report-progress): in Pods of the coordinator's role, without
+  one in all. Counts from the next attempt on. Absent: they do not.
+
+progress.deadlineSeconds: Time without a changed step, percentage or checkpoint after which the attempt fails with
+  -252. At least twice intervalSeconds. Absent: no deadline.
+
+checkpointGraceSeconds: Time for a [checkpoint before the end](long-training.md#a-checkpoint-before-the-end) of an
+  attempt by suspension, eviction from the queue, a deadline or the disruption of a Pod. Absent: it ends at once.
+
+network.enableDNSHostnames: True: there is a Service, and the hostname of a Pod is its name, unless the template sets
+  hostname or subdomain. False: no Pod gets a host name.
+
+network.publishNotReadyAddresses: True: the name of a Pod resolves as soon as it has an address. False: once it is
+  ready.
+
+network.services: Services FRAMEWORK-TASKROLE for the ready Pods of a role, from before the first Pod until the entry
+  or the Framework is removed. May change at any time. Absent: none.
+
+taskRoles[].taskNumber: Number of Tasks, with index 0 to taskNumber - 1. A change adds Tasks, or stops those with the
+  highest indexes.
+
+taskRoles[].updateStrategy.type: OnDelete (the default): Tasks get a changed template with their next attempt.
+  RollingUpdate: their attempts end with -242, a few at a time, the highest index first; not possible with a gang.
+
+taskRoles[].task.podGracefulDeletionTimeoutSec: For a deleted Pod that does not disappear, as on a lost node. Null:
+  wait forever; a Task never runs twice. n: force-delete it n seconds after its deletion began, and continue; the old
+  Pod may still run.
+
+taskRoles[].task.podForceDeletionPolicy: Pods that podGracefulDeletionTimeoutSec force-deletes. Always (the default):
+  all. NodeUnreachable: those whose Node is gone or has the taint node.kubernetes.io/unreachable or
+  node.kubernetes.io/out-of-service.
+
+status.progress: The progress that programs have reported, in the attempt `frameworkAttemptID`: `percentage`, `step`,
+  `remainingSeconds`, estimated, `firstReportTime`, `lastReportTime`, `lastChangeTime` (of step, percentage or
+  checkpoint), `lastCheckpointTime`, `lastCheckpointStep` (absent if unknown). Absent before the first report.
+
+status.notice: The last notice of an end that was asked for, in the attempt `frameworkAttemptID`: `reason`
+  (Suspension, Eviction, ActiveDeadline or Disruption), `time` and `deadline`, when the attempt ends without a
+  checkpoint. Absent without one.
+
+status.attemptStatus.taskRoleStatuses[].autoscaling: With autoscaling, the `taskNumber` that counts, the `scalerID`
+  (an annotation) of the FrameworkRoleScaler, absent once autoscaling is off, and its `scalerGeneration`. Absent else.
+
+status.attemptStatus.taskRoleStatuses[].podGracefulDeletionTimeoutSec: Of the spec, or the last one if the TaskRole
+  has been removed.
+
+status.attemptStatus.taskRoleStatuses[].podForceDeletionPolicy: Likewise. Absent for Always.
 """
-"""Shorter meanings than the CRD's, by path. Fields that a meaning names in backquotes have no row."""
+"""Shorter meanings than the CRD's, by path, of the status after `status.`. Fields that one names in backquotes have no
+row."""
 
 OTHERWISE: Final = dict(" ".join(entry.split()).split(": ", 1) for entry in SHORTER.split("\n\n"))
 
@@ -480,14 +539,15 @@ def rows(schema: Mapping[str, Any], path: str, *, of_spec: bool, is_new: bool = 
     """A row of the table for each field within ``schema``."""
     for name, field in schema.get("properties", {}).items():
         where = f"{path}{name}"
-        above = OTHERWISE.get(path.removesuffix(".").removesuffix("[]"), "")
+        table = "" if of_spec else "status."
+        above = OTHERWISE.get(table + path.removesuffix(".").removesuffix("[]"), "")
         if f"`{name}`" in above or "the fields of `" in above:
             continue
         below_new = is_new or (of_spec and name not in ORIGINAL)
         columns = [f"`{where}`{NEW if below_new and not is_new else ''}"]
         if of_spec:
             columns.append(value(field, is_required=name in schema.get("required", ())))
-        meaning = OTHERWISE.get(where, field["description"])
+        meaning = OTHERWISE.get(table + where, field["description"])
         yield f"| {' | '.join([*columns, described(meaning)])} |"
         inner = field.get("items", field)
         yield from rows(inner, where + ("[]." if "items" in field else "."), of_spec=of_spec, is_new=below_new)
