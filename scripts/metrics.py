@@ -20,12 +20,16 @@ from frameworkcontroller.manager.exposition import registry_of
 HEAD: Final = """\
 # Metrics
 
-For authors of queries and alerts: every metric that `/metrics` serves ([scraping, dashboard, alerts](monitoring.md)).
+Every metric that `/metrics` serves ([scraping, dashboard, alerts](monitoring.md)), with its labels. Names of counters
+end with `_total`, `ʰ` marks histograms, the others are gauges. Not listed: `process_*`, `python_gc_*`,
+and client-go's `workqueue_*`, with the label `name`: `depth`, `adds_total`, `retries_total`, `queue_duration_seconds`ʰ,
+`work_duration_seconds`ʰ, `unfinished_work_seconds` and `longest_running_processor_seconds`.
 
 Time series exist from the start, at zero, except for some HTTP codes. No label of a controller holds the name of a
-namespace, Framework, role or Pod, or user input: it has a few hundred time series at any load. `workqueue_*` and
-`leader_election_master_status` have client-go's names.
+namespace, Framework, role or Pod: it has a few hundred time series at any load.
 """
+
+UNLISTED: Final = ("process_", "python_gc_", "workqueue_")
 
 SECTIONS: Final = {
     "workqueue_": "Work queue and syncs",
@@ -123,13 +127,15 @@ def page() -> Iterator[str]:
         yield f"## {title}"
         yield ""
         if title == ARCHIVE:
-            yield "Of [`frameworkcontroller history serve`](history.md), in addition to its process's."
+            yield "Of [`frameworkcontroller history serve`](history.md)."
             yield ""
-        yield "| metric | type | labels | meaning |"
-        yield "|---|---|---|---|"
+        yield "| metric | meaning |"
+        yield "|---|---|"
         for family in members:
-            labels = ", ".join(f"`{label}`" for label in labels_of(family))
-            yield f"| `{name_of(family)}` | {family.type} | {labels} | {family.documentation} |"
+            if not family.name.startswith(UNLISTED):
+                labels = ",".join(labels_of(family))
+                name = name_of(family) + (f"{{{labels}}}" if labels else "")
+                yield f"| `{name}`{'ʰ' if family.type == 'histogram' else ''} | {family.documentation} |"
 
 
 if __name__ == "__main__":
