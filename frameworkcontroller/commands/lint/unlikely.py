@@ -53,6 +53,7 @@ def check_spec(spec: FrameworkSpec) -> Iterator[Finding]:
         yield from _task(role, (*path, "task"))
         yield from _avoided_nodes(spec, role, (*path, "task", "retryPolicy", "avoidNodes"))
         if isinstance(pod_spec, dict):  # else an error, reported elsewhere
+            yield from _readiness(role, pod_spec.get("containers"), (*path, "updateStrategy"))
             yield from _failure_rules(role, pod_spec, (*path, "task", "podFailurePolicy", "rules"))
             yield from _restart_policy(role, pod_spec.get("restartPolicy"), (*path, "task", "pod", "spec"))
 
@@ -182,6 +183,14 @@ def _autoscaling(spec: FrameworkSpec, role: TaskRoleSpec, path: KeyPath) -> Iter
     if role.autoscaling is not None and has_gang:
         text = "with a gang: added Tasks are placed one by one, as its minimum grows only with the next attempt"
         yield warning(path, text)
+
+
+def _readiness(role: TaskRoleSpec, containers: Any, path: KeyPath) -> Iterator[Finding]:
+    if role.rolling_update is None or role.task_number < 2 or not isinstance(containers, list):
+        return
+    if not any(isinstance(container, dict) and container.get("readinessProbe") for container in containers):
+        text = "replaces the next Task as soon as a container runs: no container has a readinessProbe"
+        yield warning((*path, "type"), text, value=role.update_strategy.type.value)
 
 
 def _task(role: TaskRoleSpec, path: KeyPath) -> Iterator[Finding]:

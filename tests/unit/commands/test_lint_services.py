@@ -55,3 +55,15 @@ def test_disruption_budgets(most: int, options: dict[str, Any], text: str) -> No
 def test_autoscaling(options: dict[str, Any], text: str) -> None:
     texts = found("autoscaling", BOUNDS, **options)
     assert [text in one for one in texts] == ([True] if text else [])
+
+
+@pytest.mark.parametrize(
+    ("container", "number", "warns"),
+    [({}, 2, True), ({"readinessProbe": {"tcpSocket": {"port": 80}}}, 2, False), ({}, 1, False)],
+)
+def test_rolling_updates_without_a_readiness_probe(container: dict[str, Any], number: int, warns: bool) -> None:
+    pod = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    task = {"pod": pod}
+    role = {"name": "a", "taskNumber": number, "updateStrategy": {"type": "RollingUpdate"}, "task": task}
+    texts = [str(one) for one in check_spec(parse_spec({"taskRoles": [role]}))]
+    assert ["no container has a readinessProbe" in one for one in texts if "updateStrategy" in one] == [True] * warns
