@@ -18,6 +18,7 @@ from frameworkcontroller.api.completion import CompletionStatus, DecidedRule, Fa
 from frameworkcontroller.api.objects import configmap_record, pod_record
 from frameworkcontroller.api.status import (
     AdmissionStatus,
+    AutoscalingStatus,
     FrameworkAttemptStatus,
     FrameworkStatus,
     NoticeStatus,
@@ -275,6 +276,7 @@ def test_no_later_field_is_forgotten() -> None:
     rule = DecidedRule(FailureAction.FAIL_FRAMEWORK, 0)
     status.attempt.completion_status = CompletionStatus(1, "", "Failed", None, "", policy=rule)
     role = TaskRoleStatus("a", "r", pod_force_deletion_policy="Always", started=True, budgeted_task_count=1)
+    role.autoscaling = AutoscalingStatus(1)
     status.attempt.roles = [role]
     checked = {".".join(["status", *(part for part in path if isinstance(part, str))]) for path in added_fields(status)}
     assert {path for path in missing if not any(path.startswith(f"{one}.") for one in missing)} == checked
