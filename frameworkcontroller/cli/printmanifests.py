@@ -22,7 +22,8 @@ def run(options: argparse.Namespace) -> int:
     overlays, components = _folders("Kustomization"), _folders("Component")
     if options.list:
         for title, folders in (("overlays", overlays), ("components", components)):
-            lines = "".join(f"  {name:<27}{_summary(folder)}\n" for name, folder in folders.items())
+            width = max(map(len, folders))
+            lines = "".join(f"  {name:<{width}}  {_summary(folder)}\n" for name, folder in folders.items())
             sys.stdout.write(f"{title}:\n{lines}")
         return program.EXIT_OK
     base = _find("overlay", options.overlay, overlays)
