@@ -54,6 +54,8 @@ def _content(schema: Json) -> st.SearchStrategy[Any]:
 def _not_null(schema: Json) -> st.SearchStrategy[Any]:
     if "enum" in schema:
         return st.sampled_from(schema["enum"])
+    if schema.get("x-kubernetes-int-or-string"):
+        return st.integers(1, 2**31 - 1) | st.sampled_from(["1%", "50%", "100%"])
     match schema.get("type"):
         case "boolean":
             return st.booleans()
