@@ -18,7 +18,7 @@ from frameworkcontroller.machine.kernel.agenda import PERSISTED
 from frameworkcontroller.machine.kernel.companionpart import CompanionPart
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.model import Urgency
-from frameworkcontroller.machine.kernel.part import PartState
+from frameworkcontroller.machine.kernel.readytasks import ReadyTasks
 from frameworkcontroller.machine.kernel.reasons import Reason, stall, wait
 from frameworkcontroller.machine.kernel.requests import Kind
 from frameworkcontroller.machine.kernel.states import ENDED
@@ -41,54 +41,30 @@ class BudgetReason(Reason):
     NOT_LISTED = stall("DisruptionBudgetNotListed", "PodDisruptionBudgets cannot be listed, which a TaskRole needs")
 
 
-class BudgetState(PartState):
+class BudgetState(ReadyTasks):
     """Ready Pods of the roles with a budget, and their Tasks that leave and whose Pods may be ready."""
 
-    __slots__ = ("_leaving", "ready")
-    listens: ClassVar[bool] = True
+    __slots__ = ("_leaving",)
 
     def __init__(self) -> None:
-        self.ready: dict[str, set[int]] = {}
+        super().__init__()
         self._leaving: dict[str, set[int]] = {}
 
     def watch(self, tracker: Tracker, roles: Iterable[str]) -> None:
-        """Count the Pods of these roles only. Puts the Tasks of new ones on the agenda."""
-        wanted = {role for role in roles if role in tracker.roles}
-        if self.ready.keys() == wanted:
-            return
-        before, self._leaving = self.ready, {role: set() for role in wanted}
-        self.ready = {role: before.get(role, set()) for role in wanted}
-        for role in wanted:
-            for task in tracker.roles[role].tasks:
-                self.on_move(tracker, task)
-            if role not in before:
-                tracker.agenda.wake(task.key for task in tracker.roles[role].tasks)
-
-    def observe(self, task: TaskStatus, pod: PodRecord) -> None:
-        """Note whether the Pod of a Task is ready, if its role has a budget."""
-        if (indexes := self.ready.get(task.role)) is None:
-            return
-        if pod.ready and not pod.identity.deleting and task.state is State.RUNNING and not task.is_leaving:
-            indexes.add(task.index)
-        else:
-            indexes.discard(task.index)
+        super().watch(tracker, roles)
+        if self._leaving.keys() != self.ready.keys():
+            self._leaving = {
+                role: {task.index for task in tracker.roles[role].tasks if _is_leaving_ready(task)}
+                for role in self.ready
+            }
 
     def on_move(self, tracker: Tracker, task: TaskStatus) -> None:
-        if (indexes := self.ready.get(task.role)) is None:
-            return
-        if task.state is not State.RUNNING or task.is_leaving:
-            indexes.discard(task.index)
-        if task.is_leaving and task.state in _STAYING:
-            self._leaving[task.role].add(task.index)
-        else:
-            self._leaving[task.role].discard(task.index)
-
-    def on_index(self, tracker: Tracker) -> None:
-        if self.ready:
-            self.watch(tracker, self.ready)
+        super().on_move(tracker, task)
+        if (indexes := self._leaving.get(task.role)) is not None:
+            (indexes.add if _is_leaving_ready(task) else indexes.discard)(task.index)
 
     def on_tasks_over(self) -> None:
-        self.ready.clear()
+        super().on_tasks_over()
         self._leaving.clear()
 
     def count(self, tracker: Tracker, status: FrameworkStatus, budgets: Mapping[str, int]) -> None:
@@ -107,6 +83,10 @@ class BudgetState(PartState):
             role.budgeted_task_count = count
             tracker.change(None, urgency, of_attempt=False)
             tracker.agenda.look(None, PERSISTED)
+
+
+def _is_leaving_ready(task: TaskStatus) -> bool:
+    return task.is_leaving and task.state in _STAYING
 
 
 class BudgetPart(CompanionPart):

@@ -6,7 +6,7 @@ for the attempt. Costs the number of roles with dependencies, not of Tasks.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import ClassVar
@@ -14,13 +14,14 @@ from typing import ClassVar
 from frameworkcontroller.api.completion import CompletionStatus, Trigger
 from frameworkcontroller.api.objects import Framework, PodRecord
 from frameworkcontroller.api.spec import Dependency, DependencyStatus, TaskRoleSpec
-from frameworkcontroller.api.status import State, TaskRoleStatus, TaskStatus
+from frameworkcontroller.api.status import TaskRoleStatus, TaskStatus
 from frameworkcontroller.machine.kernel.agenda import PERSISTED
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.holds import Wait
 from frameworkcontroller.machine.kernel.model import Limits, Urgency
-from frameworkcontroller.machine.kernel.part import EndPhase, Part, PartState, RoleWait
+from frameworkcontroller.machine.kernel.part import EndPhase, Part, RoleWait
 from frameworkcontroller.machine.kernel.policy import completed_tasks
+from frameworkcontroller.machine.kernel.readytasks import ReadyTasks
 from frameworkcontroller.machine.kernel.reasons import EventPolicy, Reason, event
 from frameworkcontroller.machine.kernel.tracker import Tracker
 
@@ -32,34 +33,14 @@ class DependencyReason(Reason):
     PENDING = "DependencyPending", "a TaskRole waits for others, as its dependsOn says", EventPolicy.WAIT_OF_ROLE
 
 
-class RoleOrder(PartState):
+class RoleOrder(ReadyTasks):
     """Ready Pods of the roles that others wait for, and the starts of roles that are not persisted."""
 
-    __slots__ = ("_starting", "ready")
-    listens: ClassVar[bool] = True
+    __slots__ = ("_starting",)
 
     def __init__(self) -> None:
-        self.ready: dict[str, set[int]] = {}
-        """By role that another one waits for to be Ready, the indexes of Tasks whose Pods are."""
+        super().__init__()
         self._starting: set[str] = set()
-
-    def watch(self, tracker: Tracker, roles: Collection[str]) -> None:
-        """Count the ready Pods of these roles only. Puts the Tasks of new ones on the agenda."""
-        if self.ready.keys() == roles:
-            return
-        before = self.ready
-        self.ready = {role: before.get(role, set()) for role in roles if role in tracker.roles}
-        for role in self.ready.keys() - before.keys():
-            tracker.agenda.wake(task.key for task in tracker.roles[role].tasks)
-
-    def observe(self, task: TaskStatus, *, ready: bool) -> None:
-        """Note whether the Pod of a Task is ready, if a role waits for that."""
-        if (indexes := self.ready.get(task.role)) is None:
-            return
-        if ready and task.state is State.RUNNING and not task.is_leaving:
-            indexes.add(task.index)
-        else:
-            indexes.discard(task.index)
 
     def start(self, tracker: Tracker, role: TaskRoleStatus) -> None:
         """Record that the role's dependencies held, and plan its Tasks once that is persisted."""
@@ -73,19 +54,11 @@ class RoleOrder(PartState):
         """Whether the start of the role is persisted."""
         return tracker.roles[role].started and role not in self._starting
 
-    def on_move(self, tracker: Tracker, task: TaskStatus) -> None:
-        if task.state is not State.RUNNING or task.is_leaving:
-            self.observe(task, ready=False)
-
-    def on_index(self, tracker: Tracker) -> None:
-        if self.ready:
-            self.watch(tracker, self.ready.keys() & tracker.roles.keys())
-
     def on_persisted(self, tracker: Tracker) -> None:
         self._starting.clear()
 
     def on_tasks_over(self) -> None:
-        self.ready.clear()
+        super().on_tasks_over()
         self._starting.clear()
 
 
@@ -113,7 +86,7 @@ class DependencyPart(Part):
     def observe_pod(self, ctx: Context, task: TaskStatus, pod: PodRecord) -> None:
         """Note whether the Pod is ready."""
         if (known := ctx.tracker.find_part(RoleOrder)) is not None:
-            known.observe(task, ready=pod.ready)
+            known.observe(task, pod)
 
     def after_tasks(self, ctx: Context) -> None:
         """Start the roles whose dependencies hold, and those that had Pods before they had dependencies."""
