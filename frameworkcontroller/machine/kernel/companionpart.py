@@ -6,7 +6,7 @@ before it is created, until it is known to be gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
@@ -77,7 +77,7 @@ class CompanionPart(Part):
         """The name of an object of the whole Framework, "" if it needs none. Such an object stays as it is."""
         return ""
 
-    def roles(self, framework: Framework) -> Iterator[str]:
+    def roles(self, framework: Framework) -> Collection[str]:
         """The roles that need an object."""
         raise NotImplementedError
 
@@ -94,9 +94,7 @@ class CompanionPart(Part):
         raise NotImplementedError
 
     def is_off(self, framework: Framework, tracker: Tracker, limits: Limits) -> bool:
-        if self.name(framework) or next(self.roles(framework), None) is not None:
-            return False
-        return not self._recorded(tracker.status)
+        return not (self.name(framework) or self.roles(framework) or self._recorded(tracker.status))
 
     def body(self, framework: Framework, name: str, spec: Mapping[str, Any], version: str = "") -> bytes:
         """The object as JSON. ``version``: of its API, "" for the newest."""
@@ -167,9 +165,10 @@ class CompanionPart(Part):
         return None if is_same else found
 
     def _recorded(self, status: FrameworkStatus | None) -> list[Target]:
+        if status is None or not status.role_objects:
+            return []
         prefix = f"{self.kind}/"
-        objects = () if status is None else status.role_objects
-        return [Target(self.kind, one.removeprefix(prefix)) for one in objects if one.startswith(prefix)]
+        return [Target(self.kind, one.removeprefix(prefix)) for one in status.role_objects if one.startswith(prefix)]
 
     def _role_targets(self, framework: Framework) -> dict[Target, str]:
         return {Target(self.kind, names.role_object(framework.name, role)): role for role in self.roles(framework)}

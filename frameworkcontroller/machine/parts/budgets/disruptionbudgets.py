@@ -8,7 +8,7 @@ once the deletion of leaving Pods is requested: too many evictions are refused r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, ClassVar, Final
 
 from frameworkcontroller.api import names
@@ -103,8 +103,8 @@ class BudgetPart(CompanionPart):
     not_listed: ClassVar[Reason] = BudgetReason.NOT_LISTED
     rests_on_status: ClassVar[bool] = True
 
-    def roles(self, framework: Framework) -> Iterator[str]:
-        return iter(framework.spec.budgets)
+    def roles(self, framework: Framework) -> Collection[str]:
+        return framework.spec.budgets
 
     def role_spec(self, ctx: Context, role: str) -> Mapping[str, Any]:
         """The spec of the budget of a role."""

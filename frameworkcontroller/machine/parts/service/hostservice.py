@@ -5,7 +5,7 @@ The headless one gives the Pods their host names. Each entry of ``services`` has
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -57,8 +57,8 @@ class ServicePart(CompanionPart):
     def name(self, framework: Framework) -> str:
         return framework.spec.subdomain(framework.name) if framework.spec.has_hostnames else ""
 
-    def roles(self, framework: Framework) -> Iterator[str]:
-        return iter(framework.spec.service_ports)
+    def roles(self, framework: Framework) -> Collection[str]:
+        return framework.spec.service_ports
 
     def spec(self, framework: Framework) -> Mapping[str, Any]:
         """The spec of the headless Service. It needs no ports to give Pods their host names."""
