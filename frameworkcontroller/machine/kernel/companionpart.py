@@ -141,7 +141,7 @@ class CompanionPart(Part):
         wanted = self._role_targets(framework)
         for target, role in wanted.items():
             found = self._outdated(ctx, target, role)
-            if found is not None and (not self.rests_on_status or _is_settled(ctx)):
+            if found is not None and (not self.rests_on_status or ctx.persist_head_first()):
                 _, change = self.content(self.role_spec(ctx, role))
                 ctx.act(Patch(target, found.uid, orjson.dumps({"spec": change}), found.resource_version))
         for target in self._recorded(ctx.tracker.status):
@@ -153,7 +153,7 @@ class CompanionPart(Part):
         found = ctx.observed.find_companion(target.kind, target.name)
         problem = found.problem if isinstance(found, NotListed) else ""
         report_listing(ctx, target, problem, self.not_listed, self.needed_by)
-        if not isinstance(found, NotListed) and _is_settled(ctx):
+        if not isinstance(found, NotListed) and ctx.persist_head_first():
             ctx.act(RemoveCompanion(target, ctx.framework.uid))
 
     def _outdated(self, ctx: Context, target: Target, role: str) -> CompanionRecord | None:
@@ -191,8 +191,8 @@ class CompanionPart(Part):
             watch_end(ctx, target, self.not_gone)
             return False
         holds.end_stall(target.key, self.not_gone)
-        may_create = not role or (_is_recorded(ctx, target) and _is_settled(ctx))
-        if presence is Presence.ABSENT and may_create:
+        is_recorded = not role or target.object_key in ctx.status.role_objects
+        if presence is Presence.ABSENT and is_recorded and (not role or ctx.persist_head_first()):
             spec = self.role_spec(ctx, role) if role else self.spec(ctx.framework)
             body = self.body(ctx.framework, target.name, spec, ctx.observed.served_version(self.kind))
             ctx.tracker.expectations.send(target, ctx.env.clock)
@@ -261,19 +261,6 @@ class CompanionPart(Part):
         """The objects, each with its role, "" for the one of the whole Framework."""
         name = self.name(framework)
         return {**({Target(self.kind, name): ""} if name else {}), **self._role_targets(framework)}
-
-
-def _is_recorded(ctx: Context, target: Target) -> bool:
-    return target.object_key in ctx.status.role_objects
-
-
-def _is_settled(ctx: Context) -> bool:
-    """Whether changes are persisted, except single Tasks'. If not, look again then."""
-    tracker = ctx.tracker
-    if not tracker.is_head_settled:
-        tracker.agenda.look(None, PERSISTED)
-        tracker.hasten()
-    return tracker.is_head_settled
 
 
 def _presence(ctx: Context, target: Target) -> tuple[Presence, str]:

@@ -15,7 +15,7 @@ from frameworkcontroller.api.status import FrameworkAttemptStatus, FrameworkStat
 from frameworkcontroller.api.timestamps import format_time
 from frameworkcontroller.machine.kernel.absence import is_of_framework
 from frameworkcontroller.machine.kernel.actions import Action, Create, Delete, LeaveNewer
-from frameworkcontroller.machine.kernel.agenda import TaskKey
+from frameworkcontroller.machine.kernel.agenda import PERSISTED, TaskKey
 from frameworkcontroller.machine.kernel.manifests import pod_annotations
 from frameworkcontroller.machine.kernel.model import Env, Observed, Plan, Record, Snapshot, SnapshotTrigger, require
 from frameworkcontroller.machine.kernel.part import Parts, RoleWait
@@ -126,6 +126,13 @@ class Context:
     def role_waits(self) -> Iterator[RoleWait]:
         for part in self.parts.role_waits:
             yield from part.role_waits(self)
+
+    def persist_head_first(self) -> bool:
+        """Return whether all changes are persisted, except single Tasks'. If not, persist them soon, and plan then."""
+        if not self.tracker.is_head_settled:
+            self.tracker.agenda.look(None, PERSISTED)
+            self.tracker.hasten()
+        return self.tracker.is_head_settled
 
     def act(self, action: Action) -> None:
         """Add the action to the plan, or plan again after its back-off."""

@@ -237,12 +237,9 @@ class AutoscalingPart(Part):
         if known.scaler_generation:
             fresh = AutoscalingStatus(known.task_number, ctx.env.new_uid())
             ScalerState.set(ctx.tracker, ctx.tracker.roles[role], fresh, Urgency.SOON)
-        if not ctx.tracker.is_head_settled:
-            ctx.tracker.agenda.look(target.key, PERSISTED)
-            ctx.tracker.hasten()
-            return
-        ctx.tracker.expectations.send(target, ctx.env.clock)
-        ctx.act(Create(target, scaler_body(ctx.framework, role, known), ctx.framework.uid))
+        if ctx.persist_head_first():
+            ctx.tracker.expectations.send(target, ctx.env.clock)
+            ctx.act(Create(target, scaler_body(ctx.framework, role, known), ctx.framework.uid))
 
     def _show(self, ctx: Context, target: Target, role: str, found: ScalerRecord) -> None:
         """Set the status of the object: the number of Tasks with a Pod, and the selector of the Pods."""
@@ -272,11 +269,8 @@ class AutoscalingPart(Part):
         if isinstance(found, NotListed):
             return found.not_served
         known = ctx.tracker.expectations.confirmed.get(target)
-        if presence is Presence.PRESENT and not ctx.tracker.is_head_settled:
-            # That autoscaling is off is persisted first.
-            ctx.tracker.agenda.look(target.key, PERSISTED)
-            ctx.tracker.hasten()
-        elif presence is Presence.PRESENT:
+        # That autoscaling is off is persisted first.
+        if presence is Presence.PRESENT and ctx.persist_head_first():
             uid = known.uid if known is not None else "" if found is None else found.uid
             ctx.act(Delete(target, uid, unrecorded=True))
         is_over = presence in {Presence.ABSENT, Presence.ENDING}

@@ -274,10 +274,7 @@ class _PodGroup:
             # They will never be members, so that the gang could not be complete.
             self.gang.record_placed(tracker, self.group.name)
             tracker.agenda.look(None, PERSISTED)
-        elif not tracker.is_head_settled:
-            tracker.agenda.look(None, PERSISTED)
-            tracker.hasten()
-        else:
+        elif ctx.persist_head_first():
             attempt = ctx.attempt.id, ctx.attempt.configmap_uid or ""
             version = ctx.observed.served_version(target.kind)
             gangs = self.gang.gangs

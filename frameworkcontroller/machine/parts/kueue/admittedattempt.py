@@ -11,7 +11,7 @@ from frameworkcontroller.api.completion import CompletionStatus
 from frameworkcontroller.api.objects import PodRecord
 from frameworkcontroller.api.status import AdmissionStatus, AdmittedPodSet, State, TaskStatus
 from frameworkcontroller.api.workloads import PODS_READY, WorkloadRecord
-from frameworkcontroller.machine.kernel.agenda import PERSISTED, TaskKey
+from frameworkcontroller.machine.kernel.agenda import TaskKey
 from frameworkcontroller.machine.kernel.context import SHOW_CHECKPOINT_SEC, Context
 from frameworkcontroller.machine.kernel.holds import Stall
 from frameworkcontroller.machine.kernel.requests import Kind
@@ -195,11 +195,8 @@ def _reclaim(queued: QueuedFramework, workload: WorkloadRecord, admission: Admis
     known, counts = dict(workload.reclaimed), dict(workload.counts)
     if all(min(one.reclaimed, counts.get(one.name, 0)) <= known.get(one.name, 0) for one in admission.pod_sets):
         return
-    if tracker.is_head_settled:
+    if queued.ctx.persist_head_first():
         queued.act_once(Reclaim(queued.target, workload.uid, admission))
-    else:
-        tracker.agenda.look(None, PERSISTED)
-        tracker.hasten()
 
 
 def _reclaimed(ctx: Context, admitted: AdmittedPodSet) -> int:
