@@ -55,7 +55,7 @@ PODGROUP_IDENTITY = CONFIGMAP_IDENTITY
 """Annotations that identify the FrameworkAttempt of a PodGroup."""
 
 SERVICE_IDENTITY = (FRAMEWORK_UID,)
-"""Annotations that identify the Framework of a Service."""
+"""Annotations that identify the Framework of a Service or of a disruption budget."""
 
 SCALER_ID = f"{GROUP}/scaler-id"
 """Annotation of a FrameworkRoleScaler: the id in the status of its role. Another one is outdated, and never read."""
@@ -76,13 +76,13 @@ LABEL_PATTERN = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 """Pattern of the names of volumes."""
 
 PORT_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
-"""Pattern of the names of a Service's ports."""
+"""Pattern of the names of a Service's ports: `LABEL_PATTERN`, spelled otherwise, as `RULES` has other words for it."""
 
 APP_PROTOCOL_PATTERN = (
     r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*/)?"
     r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$"
 )
-"""Pattern of the protocol of an application."""
+"""Pattern of the protocol of an application: `LABEL_KEY_PATTERN`, spelled otherwise for the same reason."""
 
 SUBDOMAIN_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 """Pattern of the names of most objects."""
@@ -191,7 +191,6 @@ SNAPSHOT_MARK = "ObjectSnapshot: "
 _NAME = re.compile(NAME_PATTERN)
 _SERVICE = re.compile(SERVICE_PATTERN)
 _LABEL = re.compile(LABEL_PATTERN)
-_MAX_PORT_NAME = 15
 _PORT = re.compile(r"(?=.*[a-z])(?!.*--)[a-z0-9]([-a-z0-9]{0,13}[a-z0-9])?")
 
 
@@ -207,7 +206,7 @@ def is_valid_service(name: str) -> bool:
 
 def is_port_name(name: str) -> bool:
     """Whether ``name`` is a valid name of a container's port."""
-    return len(name) <= _MAX_PORT_NAME and _PORT.fullmatch(name) is not None
+    return _PORT.fullmatch(name) is not None
 
 
 def is_label(name: str) -> bool:
