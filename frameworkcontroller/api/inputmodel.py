@@ -1,4 +1,4 @@
-"""The base class of user input: specs of Frameworks, and sections of the configuration."""
+"""The base classes of user input: specs of Frameworks, and sections of the configuration."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pydantic.alias_generators import to_camel
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
+MAX_TASK_NUMBER: Final = 10000
+"""For each role of a Framework."""
 
 
 def whole(value: Any) -> Any:
@@ -36,6 +38,13 @@ class InputModel(BaseModel):
             return value
         known = _aliases(cls)
         return {key: whole(item) for key, item in value.items() if item is not None or key not in known}
+
+
+class SpecModel(InputModel):
+    """A mapping in the spec of a Framework."""
+
+    # Clients send keys of their own, and the API server has already pruned or kept them.
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore")
 
 
 class Section(InputModel):

@@ -93,6 +93,9 @@ LABEL_KEY_PATTERN = (
 )
 """Pattern of the keys of labels."""
 
+MAX_LABEL_KEY = 317
+"""A prefix of 253 characters, a slash, and a name of 63."""
+
 RULES = {
     NAME_PATTERN: NAME_RULE,
     SERVICE_PATTERN: "must be the name of a Service: lower case letters, digits and dashes, at most 63 of them, a "

@@ -8,37 +8,35 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 import orjson
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainValidator,
-    StringConstraints,
-    ValidationError,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, StringConstraints, ValidationError, model_validator
 
 from frameworkcontroller.api import hostlists, names
 from frameworkcontroller.api.completion import FailureAction
-from frameworkcontroller.api.inputmodel import INT32_MAX, INT64_MAX, InputModel
+from frameworkcontroller.api.inputmodel import INT32_MAX, INT64_MAX, MAX_TASK_NUMBER, SpecModel
 from frameworkcontroller.api.packed import Packed, PackedTexts
 from frameworkcontroller.api.problems import KeyPath, Problem, ProblemError, problem_of, shown
+from frameworkcontroller.api.servingspec import (
+    Autoscaling,
+    DisruptionBudget,
+    RoleService,
+    RollingUpdate,
+    ServicePort,
+    UpdateStrategy,
+    UpdateType,
+)
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 RETRY_ALWAYS = -2
 RETRY_ON_FAILURE = -1
-MAX_TASK_NUMBER = 10000
 
 MAX_RULES = 20
 MAX_RULE_VALUES = 255
@@ -60,17 +58,11 @@ MAX_DEPENDENCIES = 5
 MAX_CHECKPOINT_GRACE_SEC = 3600
 """With a bound, no user holds quota for long that others wait for."""
 
-MAX_LABEL_KEY = 317
-"""A prefix of 253 characters, a slash, and a name of 63."""
-
 MAX_SUBDOMAIN = 253
 """Characters of a DNS subdomain, which names of objects are."""
 
 MAX_SERVICES = 100
 """Roles with a Service of their own."""
-
-MAX_SERVICE_PORTS = 64
-"""For each Service."""
 
 MAX_BUDGETS = 100
 """Roles with a disruption budget."""
@@ -126,12 +118,7 @@ class ClaimRetention(StrEnum):
     DELETE = "Delete"
 
 
-class _SpecModel(InputModel):
-    # Clients send keys of their own, and the API server has already pruned or kept them.
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore")
-
-
-class RetryBackoff(_SpecModel):
+class RetryBackoff(SpecModel):
     """The delay before the first retry, doubled for each further one in a row up to a maximum. A base of 0: none."""
 
     base_seconds: Annotated[int, Field(ge=0, le=INT32_MAX)] = 10
@@ -145,7 +132,7 @@ class RetryBackoff(_SpecModel):
         return self
 
 
-class RetryPolicy(_SpecModel):
+class RetryPolicy(SpecModel):
     """When to retry. ``max_retry_count``: -2 always, even after success; -1 after each failure; n at most n times.
 
     ``backoff`` None: Tasks have the configured one, Frameworks none. ``reset_on_progress``: the count of retries and
@@ -172,7 +159,7 @@ def _distinct(values: tuple[int, ...]) -> tuple[int, ...]:
     return values
 
 
-class CodePattern(_SpecModel):
+class CodePattern(SpecModel):
     """Codes of failures: those in ``values``, or all others. No failure has the code 0."""
 
     operator: Annotated[Operator, Field(strict=False)]
@@ -206,7 +193,7 @@ class ConditionStatus(StrEnum):
     UNKNOWN = "Unknown"
 
 
-class PodConditionPattern(_SpecModel):
+class PodConditionPattern(SpecModel):
     """A condition of a Pod. ``reason`` None: any."""
 
     type: str
@@ -214,7 +201,7 @@ class PodConditionPattern(_SpecModel):
     reason: str | None = None
 
 
-class FailureRule(_SpecModel):
+class FailureRule(SpecModel):
     """The action on failures that match the one pattern."""
 
     action: Annotated[FailureAction, Field(strict=False)]
@@ -233,13 +220,13 @@ class FailureRule(_SpecModel):
         return self
 
 
-class FailurePolicy(_SpecModel):
+class FailurePolicy(SpecModel):
     """Rules for failures of a Task's Pods; the first match counts."""
 
     rules: tuple[FailureRule, ...] = Field(default=(), strict=False, max_length=MAX_RULES, fail_fast=True)
 
 
-class AvoidNodes(_SpecModel):
+class AvoidNodes(SpecModel):
     """Nodes that the Pods of a Task avoid: those on which it failed ``after`` times, at most ``limit``.
 
     ``relax_after_seconds``: how long a Pod may fit on no node until the oldest is given up. ``on_codes`` None: the
@@ -258,14 +245,14 @@ class TaskRetryPolicy(RetryPolicy):
     avoid_nodes: AvoidNodes | None = None
 
 
-class CompletionPolicy(_SpecModel):
+class CompletionPolicy(SpecModel):
     """The number of completed Tasks of a role that completes the attempt; less than 1 is never."""
 
     min_failed_task_count: Annotated[int, Field(ge=-1, le=INT32_MAX)] = 0
     min_succeeded_task_count: Annotated[int, Field(ge=-1, le=INT32_MAX)] = 0
 
 
-class TaskSpec(_SpecModel):
+class TaskSpec(SpecModel):
     """The Tasks of a role. ``pod`` is a PodTemplateSpec, which is not validated.
 
     ``pod_graceful_deletion_timeout_sec``: seconds after which the deletion of a Pod is forced (availability); None is
@@ -306,14 +293,14 @@ class TaskSpec(_SpecModel):
         return values.get(key) if isinstance(values, dict) else None
 
 
-class Dependency(_SpecModel):
+class Dependency(SpecModel):
     """A role that another one waits for."""
 
     name: Annotated[str, StringConstraints(pattern=names.NAME_PATTERN)]
     status: Annotated[DependencyStatus, Field(strict=False)]
 
 
-class ClaimMetadata(_SpecModel):
+class ClaimMetadata(SpecModel):
     """Metadata of the volume claims of a template. ``name``: also of the volume in the Pods."""
 
     name: Annotated[str, StringConstraints(pattern=names.LABEL_PATTERN)]
@@ -321,7 +308,7 @@ class ClaimMetadata(_SpecModel):
     annotations: PackedTexts = Packed({})
 
 
-class ClaimTemplate(_SpecModel):
+class ClaimTemplate(SpecModel):
     """A PersistentVolumeClaim for each Task of a role. ``spec`` is not validated."""
 
     api_version: Literal["v1"] | None = None
@@ -330,82 +317,14 @@ class ClaimTemplate(_SpecModel):
     spec: Packed = Packed({})
 
 
-class ClaimRetentionPolicy(_SpecModel):
+class ClaimRetentionPolicy(SpecModel):
     """What happens to volume claims when the Framework is deleted, and when their Task leaves by a scale-down."""
 
     when_deleted: Annotated[ClaimRetention, Field(strict=False)] = ClaimRetention.RETAIN
     when_scaled: Annotated[ClaimRetention, Field(strict=False)] = ClaimRetention.RETAIN
 
 
-class DisruptionBudget(_SpecModel):
-    """How many Tasks of a role evictions may make unavailable at a time."""
-
-    max_unavailable: Annotated[int, Field(ge=0, le=INT32_MAX)]
-
-
-class UpdateType(StrEnum):
-    """When Tasks get a changed template: with their next attempt, or a few at a time, whose attempts end for it."""
-
-    ON_DELETE = "OnDelete"
-    ROLLING_UPDATE = "RollingUpdate"
-
-
-_PERCENTAGE: Final = re.compile(r"([1-9][0-9]?|100)%")
-
-
-def _number_or_percentage(value: Any) -> int | str:
-    is_number = type(value) is int and 1 <= value <= INT32_MAX
-    if not (is_number or (isinstance(value, str) and _PERCENTAGE.fullmatch(value))):
-        raise ProblemError(Problem((), "must be a number from 1 on, or a percentage from 1% to 100%", value))
-    found: int | str = value
-    return found
-
-
-class RollingUpdate(_SpecModel):
-    """``max_unavailable``: of the role's Tasks, as a number or a percentage. ``partition``: the first updated index."""
-
-    max_unavailable: Annotated[int | str, PlainValidator(_number_or_percentage, json_schema_input_type=int | str)] = 1
-    partition: Annotated[int, Field(ge=0, le=INT32_MAX)] = 0
-
-    def limit(self, task_number: int) -> int:
-        """The number of Tasks that may be unavailable. A percentage is rounded down, and at least 1."""
-        if isinstance(self.max_unavailable, int):
-            return self.max_unavailable
-        return max(1, task_number * int(self.max_unavailable[:-1]) // 100)
-
-
-class UpdateStrategy(_SpecModel):
-    """How a changed template reaches the Tasks of a role."""
-
-    type: Annotated[UpdateType, Field(strict=False)] = UpdateType.ON_DELETE
-    rolling_update: RollingUpdate | None = None
-
-    @model_validator(mode="after")
-    def _fits_its_type(self) -> UpdateStrategy:
-        if self.rolling_update is not None and self.type is not UpdateType.ROLLING_UPDATE:
-            raise ProblemError(Problem(("rollingUpdate",), f"must only be set with type {UpdateType.ROLLING_UPDATE}"))
-        return self
-
-
-class Autoscaling(_SpecModel):
-    """The bounds between which a FrameworkRoleScaler sets the number of Tasks."""
-
-    min_tasks: Annotated[int, Field(ge=0, le=MAX_TASK_NUMBER)] = 1
-    max_tasks: Annotated[int, Field(ge=1, le=MAX_TASK_NUMBER)]
-
-    @model_validator(mode="after")
-    def _bounds_are_in_order(self) -> Autoscaling:
-        if self.max_tasks < self.min_tasks:
-            text = f"must not be below minTasks ({self.min_tasks})"
-            raise ProblemError(Problem(("maxTasks",), text, self.max_tasks))
-        return self
-
-    def bounded(self, number: int) -> int:
-        """The number, or the bound that it exceeds."""
-        return max(self.min_tasks, min(self.max_tasks, number))
-
-
-class TaskRoleSpec(_SpecModel):
+class TaskRoleSpec(SpecModel):
     """A group of equal Tasks. ``depends_on``: must hold once before an attempt's first Pod is created.
 
     ``min_ready_seconds``: how long the Pod of a Task has to be ready for the Task to be available.
@@ -452,63 +371,7 @@ class TaskRoleSpec(_SpecModel):
         return self
 
 
-class Protocol(StrEnum):
-    """The protocol of a port."""
-
-    TCP = "TCP"
-    UDP = "UDP"
-    SCTP = "SCTP"
-
-
-_PortNumber = Annotated[int, Field(ge=1, le=65535)]
-
-
-def _target_port(value: Any) -> Any:
-    if isinstance(value, bool) or not (names.is_port_name(value) if isinstance(value, str) else value in _PORTS):
-        text = "must be the number of a port, 1 to 65535, or the name of a container's port"
-        raise ProblemError(Problem((), text, value))
-    return value
-
-
-_PORTS: Final = range(1, 65536)
-
-
-class ServicePort(_SpecModel):
-    """A port of a Service. ``target_port``: of the Pods, by number or the container's name for it; None: ``port``."""
-
-    name: Annotated[str, StringConstraints(pattern=names.PORT_PATTERN)] | None = None
-    port: _PortNumber
-    target_port: Annotated[int | str, BeforeValidator(_target_port)] | None = None
-    protocol: Annotated[Protocol, Field(strict=False)] = Protocol.TCP
-    app_protocol: (
-        Annotated[str, StringConstraints(pattern=names.APP_PROTOCOL_PATTERN, max_length=MAX_LABEL_KEY)] | None
-    ) = None
-
-
-class RoleService(_SpecModel):
-    """A Service with one address for the Pods of a role that are ready."""
-
-    task_role: Annotated[str, StringConstraints(pattern=names.NAME_PATTERN)]
-    ports: Annotated[
-        tuple[ServicePort, ...], Field(strict=False, min_length=1, max_length=MAX_SERVICE_PORTS, fail_fast=True)
-    ]
-
-    @model_validator(mode="after")
-    def _ports_differ(self) -> RoleService:
-        numbers: dict[tuple[int, Protocol], int] = {}
-        by_name: dict[str, int] = {}
-        for position, one in enumerate(self.ports):
-            if (first := numbers.setdefault((one.port, one.protocol), position)) != position:
-                raise ProblemError(Problem(("ports", position, "port"), f"is already in ports[{first}]", one.port))
-            if one.name is None and len(self.ports) > 1:
-                raise ProblemError(Problem(("ports", position, "name"), "must be set, as there are several ports"))
-            if one.name is not None and (first := by_name.setdefault(one.name, position)) != position:
-                text = f"is already the name of ports[{first}]"
-                raise ProblemError(Problem(("ports", position, "name"), text, one.name))
-        return self
-
-
-class Network(_SpecModel):
+class Network(SpecModel):
     """Host names of Pods, by a headless Service, and addresses of roles.
 
     ``subdomain`` None: the name of the Framework.
@@ -520,24 +383,24 @@ class Network(_SpecModel):
     services: Annotated[tuple[RoleService, ...], Field(strict=False, max_length=MAX_SERVICES, fail_fast=True)] = ()
 
 
-class Coordinator(_SpecModel):
+class Coordinator(SpecModel):
     """The Task that the others are to find."""
 
     task_role: Annotated[str, StringConstraints(pattern=names.NAME_PATTERN)]
     task_index: Annotated[int, Field(ge=0, le=MAX_TASK_NUMBER - 1)] = 0
 
 
-class Chosen(_SpecModel):
+class Chosen(SpecModel):
     """A choice without settings."""
 
 
-class GangPolicy(_SpecModel):
+class GangPolicy(SpecModel):
     """The Pods of a group are scheduled all or nothing. ``min_count``: how many are all; None is each one."""
 
     min_count: Annotated[int, Field(ge=1, le=INT32_MAX)] | None = None
 
 
-class _Choice(_SpecModel):
+class _Choice(SpecModel):
     """One of its fields is set."""
 
     @model_validator(mode="after")
@@ -555,13 +418,13 @@ class SchedulingPolicy(_Choice):
     gang: GangPolicy | None = None
 
 
-class TopologyConstraint(_SpecModel):
+class TopologyConstraint(SpecModel):
     """All Pods of a group run on Nodes with the same value of this label."""
 
-    key: Annotated[str, StringConstraints(pattern=names.LABEL_KEY_PATTERN, max_length=MAX_LABEL_KEY)]
+    key: Annotated[str, StringConstraints(pattern=names.LABEL_KEY_PATTERN, max_length=names.MAX_LABEL_KEY)]
 
 
-class SchedulingConstraints(_SpecModel):
+class SchedulingConstraints(SpecModel):
     """Where the Pods of a group may run."""
 
     topology: Annotated[tuple[TopologyConstraint, ...], Field(strict=False, max_length=1, fail_fast=True)] = ()
@@ -574,7 +437,7 @@ class DisruptionMode(_Choice):
     all: Chosen | None = None
 
 
-class Scheduling(_SpecModel):
+class Scheduling(SpecModel):
     """The groups that a scheduler places as a whole. The names are from ``spec.scheduling`` of a batch/v1 Job.
 
     ``queue``: of Volcano.
@@ -599,7 +462,7 @@ _TOPOLOGY_KEYS: Final = tuple(
 )
 
 
-class Progress(_SpecModel):
+class Progress(SpecModel):
     """Reports of progress, as whole seconds.
 
     ``interval_seconds``: between two writes of reports. ``deadline_seconds``: without progress, after which the attempt
@@ -622,7 +485,7 @@ class Progress(_SpecModel):
         return self
 
 
-class FrameworkSpec(_SpecModel):
+class FrameworkSpec(SpecModel):
     """The whole spec.
 
     ``active_deadline_seconds``: for all attempts together. ``ttl_seconds_after_finished``: None is the configured one.

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from frameworkcontroller.api.objects import budget_record, service_content
-from frameworkcontroller.api.spec import MAX_BUDGETS, MAX_SERVICE_PORTS, MAX_SERVICES, SpecError, parse_spec
+from frameworkcontroller.api.servingspec import MAX_SERVICE_PORTS
+from frameworkcontroller.api.spec import MAX_BUDGETS, MAX_SERVICES, SpecError, parse_spec
 
 Json = dict[str, Any]
 

@@ -16,7 +16,8 @@ from frameworkcontroller.api import names
 from frameworkcontroller.api.completion import TASK_TEMPLATE_UPDATED, CompletionStatus
 from frameworkcontroller.api.objects import Framework, PodRecord
 from frameworkcontroller.api.phases import AVAILABLE_CONDITION, UPDATED_CONDITION
-from frameworkcontroller.api.spec import RollingUpdate, TaskRoleSpec
+from frameworkcontroller.api.servingspec import RollingUpdate
+from frameworkcontroller.api.spec import TaskRoleSpec
 from frameworkcontroller.api.status import Condition, State, TaskRoleStatus, TaskStatus
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.manifests import with_entries

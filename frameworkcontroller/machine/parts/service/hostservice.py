@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 
 from frameworkcontroller.api import names
 from frameworkcontroller.api.objects import Framework, service_content
-from frameworkcontroller.api.spec import ServicePort, TaskRoleSpec
+from frameworkcontroller.api.servingspec import ServicePort
+from frameworkcontroller.api.spec import TaskRoleSpec
 from frameworkcontroller.machine.kernel.companionpart import CompanionPart
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.reasons import Reason, stall, wait
