@@ -553,7 +553,7 @@ class FrameworkSpec(SpecModel):
         return self
 
     @model_validator(mode="after")
-    def _objects_of_roles_are_few(self) -> FrameworkSpec:
+    def _services_have_roles(self) -> FrameworkSpec:
         seen: dict[str, int] = {}
         for position, service in enumerate(self.services):
             path, name = ("network", "services", position, "taskRole"), service.task_role
@@ -561,6 +561,10 @@ class FrameworkSpec(SpecModel):
                 raise ProblemError(Problem(path, "is not the name of a TaskRole", name))
             if (first := seen.setdefault(name, position)) != position:
                 raise ProblemError(Problem(path, f"is already in services[{first}]", name))
+        return self
+
+    @model_validator(mode="after")
+    def _objects_of_roles_are_few(self) -> FrameworkSpec:
         if len(self.budgets) > MAX_BUDGETS:
             text = f"{len(self.budgets)} of them have a disruptionBudget, where {MAX_BUDGETS} are allowed"
             raise ProblemError(Problem(("taskRoles",), text))
