@@ -4,12 +4,7 @@
 become conditions in templates. A new component needs an entry in PARTS, and a setting one in `values`.
 """
 
-import os
 import re
-import shutil
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
@@ -20,6 +15,7 @@ import orjson
 import yaml
 
 from frameworkcontroller import __version__
+from frameworkcontroller.cli import kustomize
 from frameworkcontroller.config.config import Config
 
 Json = dict[str, Any]
@@ -265,38 +261,14 @@ def _scheduling(section: str, whose: str, defaults: Mapping[str, Json]) -> Itera
 # --- kustomizations ---
 
 
-def find_kubectl() -> str:
-    """Return a kubectl: KUBECTL, the one on PATH, or the one of kube_tools.py. Raises RuntimeError if there is none."""
-    found = os.environ.get("KUBECTL") or shutil.which("kubectl")
-    if found is None:
-        command = [sys.executable, str(ROOT / "scripts/kube_tools.py")]
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)
-        if ran.returncode:
-            raise RuntimeError(ran.stderr.strip())
-        found = f"{ran.stdout.strip()}/kubectl"
-    return found
-
-
 def build(single: bool, parts: Iterable[Part]) -> list[Json]:
     """Return the objects of the base, or of overlays/single-namespace, with the components of these parts."""
     paths = [part.of_one_namespace() if single else part.path for part in parts]
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name).resolve()
-
-        def place(path: str) -> str:
-            return os.path.relpath(MANIFESTS / path, folder)
-
-        overlay = {
-            "namespace": namespace_of(single),
-            "resources": [place("overlays/single-namespace" if single else "base")],
-            "components": [place(path) for path in paths],
-            "generatorOptions": {"disableNameSuffixHash": True},
-        }
-        (folder / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
-        ran = subprocess.run([find_kubectl(), "kustomize", name], capture_output=True, text=True, check=False)
-    if ran.returncode:
-        raise RuntimeError(f"kubectl kustomize: {ran.stderr}")
-    return list(yaml.load_all(ran.stdout, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    base = MANIFESTS / ("overlays/single-namespace" if single else "base")
+    made = kustomize.build(base, [MANIFESTS / path for path in paths])
+    # Sorted, as the keys of templates.
+    objects: list[Json] = orjson.loads(orjson.dumps(made, option=orjson.OPT_SORT_KEYS))
+    return objects
 
 
 def namespace_of(single: bool) -> str:
