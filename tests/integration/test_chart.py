@@ -39,7 +39,6 @@ FULL: Final = (
 )
 OVERLAYS: Final[dict[str, tuple[str, ...]]] = {
     "base": (),
-    "overlays/ha": (),
     "overlays/single": ("controller.replicas=1",),
     "overlays/history": HISTORY,
     "overlays/full": FULL,
