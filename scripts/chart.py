@@ -621,15 +621,16 @@ def _opened(conditions: Conditions) -> str:
     return f"{{{{- if {text[1:-1] if text.startswith('(') else text} }}}}"
 
 
+def _flow(value: Any, width: int = 200) -> str:
+    """Return the value as YAML in flow style."""
+    text: str = yaml.safe_dump(value, width=width, allow_unicode=True, default_flow_style=True)
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
 def _scalar(value: Any, indent: int) -> list[str]:
     if isinstance(value, Expression):
         return [f"{{{{ {value.text} }}}}"]
-    dumped = (
-        yaml.safe_dump(value, width=100, allow_unicode=True, default_flow_style=True)
-        .removesuffix("\n")
-        .removesuffix("\n...")
-    )
-    escaped = dumped.replace("{{", '{{ "{{" }}').replace(RELEASE_NAMESPACE, "{{ .Release.Namespace }}")
+    escaped = _flow(value, width=100).replace("{{", '{{ "{{" }}').replace(RELEASE_NAMESPACE, "{{ .Release.Namespace }}")
     first, *others = escaped.splitlines()
     return [first, *(" " * indent + line.strip() for line in others)]
 
@@ -736,12 +737,7 @@ def _values_file(found: Sequence[Value]) -> str:
             if isinstance(one, Value):
                 plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", one.text)
                 yield f"{space}# {plain}."
-                default = (
-                    yaml.safe_dump(one.default, default_flow_style=True, width=200)
-                    .removesuffix("\n")
-                    .removesuffix("\n...")
-                )
-                yield f"{space}{key}: {default}"
+                yield f"{space}{key}: {_flow(one.default)}"
             else:
                 yield f"{space}{key}:"
                 yield from written(one, indent + 2)
@@ -758,9 +754,7 @@ def _schema_file(found: Sequence[Value]) -> str:
     config["properties"]["podFailureSpec"] = {"anyOf": [{"const": "shipped"}, classes]}
     root: Json = {
         "$schema": "http://json-schema.org/draft-07/schema#",
-        "$comment": NOTE.format("scripts/chart.py and the controller's configuration").replace(
-            " by scripts/chart.py", ""
-        ),
+        "$comment": "Generated from scripts/chart.py and the controller's configuration.",
         "type": "object",
         "additionalProperties": False,
         # Of charts that include this one: values for all charts, and the condition of the dependency.
@@ -809,11 +803,7 @@ def _checks_file() -> str:
 
 def _table(found: Sequence[Value]) -> str:
     rows = ["| value | default | meaning |", "|---|---|---|"]
-    for one in found:
-        default = (
-            yaml.safe_dump(one.default, default_flow_style=True, width=200).removesuffix("\n").removesuffix("\n...")
-        )
-        rows.append(f"| `{one.path}` | `{default}` | {one.text} |")
+    rows += [f"| `{one.path}` | `{_flow(one.default)}` | {one.text} |" for one in found]
     return "\n".join(rows)
 
 
