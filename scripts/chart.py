@@ -4,12 +4,7 @@
 become conditions in templates. A new component needs an entry in PARTS, and a setting one in `values`.
 """
 
-import os
 import re
-import shutil
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
@@ -20,6 +15,7 @@ import orjson
 import yaml
 
 from frameworkcontroller import __version__
+from frameworkcontroller.cli import kustomize
 from frameworkcontroller.config.config import Config
 
 Json = dict[str, Any]
@@ -265,38 +261,14 @@ def _scheduling(section: str, whose: str, defaults: Mapping[str, Json]) -> Itera
 # --- kustomizations ---
 
 
-def find_kubectl() -> str:
-    """Return a kubectl: KUBECTL, the one on PATH, or the one of kube_tools.py. Raises RuntimeError if there is none."""
-    found = os.environ.get("KUBECTL") or shutil.which("kubectl")
-    if found is None:
-        command = [sys.executable, str(ROOT / "scripts/kube_tools.py")]
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)
-        if ran.returncode:
-            raise RuntimeError(ran.stderr.strip())
-        found = f"{ran.stdout.strip()}/kubectl"
-    return found
-
-
 def build(single: bool, parts: Iterable[Part]) -> list[Json]:
     """Return the objects of the base, or of overlays/single-namespace, with the components of these parts."""
     paths = [part.of_one_namespace() if single else part.path for part in parts]
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name).resolve()
-
-        def place(path: str) -> str:
-            return os.path.relpath(MANIFESTS / path, folder)
-
-        overlay = {
-            "namespace": namespace_of(single),
-            "resources": [place("overlays/single-namespace" if single else "base")],
-            "components": [place(path) for path in paths],
-            "generatorOptions": {"disableNameSuffixHash": True},
-        }
-        (folder / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
-        ran = subprocess.run([find_kubectl(), "kustomize", name], capture_output=True, text=True, check=False)
-    if ran.returncode:
-        raise RuntimeError(f"kubectl kustomize: {ran.stderr}")
-    return list(yaml.load_all(ran.stdout, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    base = MANIFESTS / ("overlays/single-namespace" if single else "base")
+    made = kustomize.build(base, [MANIFESTS / path for path in paths])
+    # Sorted, as the keys of templates.
+    objects: list[Json] = orjson.loads(orjson.dumps(made, option=orjson.OPT_SORT_KEYS))
+    return objects
 
 
 def namespace_of(single: bool) -> str:
@@ -649,15 +621,16 @@ def _opened(conditions: Conditions) -> str:
     return f"{{{{- if {text[1:-1] if text.startswith('(') else text} }}}}"
 
 
+def _flow(value: Any, width: int = 200) -> str:
+    """Return the value as YAML in flow style."""
+    text: str = yaml.safe_dump(value, width=width, allow_unicode=True, default_flow_style=True)
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
 def _scalar(value: Any, indent: int) -> list[str]:
     if isinstance(value, Expression):
         return [f"{{{{ {value.text} }}}}"]
-    dumped = (
-        yaml.safe_dump(value, width=100, allow_unicode=True, default_flow_style=True)
-        .removesuffix("\n")
-        .removesuffix("\n...")
-    )
-    escaped = dumped.replace("{{", '{{ "{{" }}').replace(RELEASE_NAMESPACE, "{{ .Release.Namespace }}")
+    escaped = _flow(value, width=100).replace("{{", '{{ "{{" }}').replace(RELEASE_NAMESPACE, "{{ .Release.Namespace }}")
     first, *others = escaped.splitlines()
     return [first, *(" " * indent + line.strip() for line in others)]
 
@@ -764,12 +737,7 @@ def _values_file(found: Sequence[Value]) -> str:
             if isinstance(one, Value):
                 plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", one.text)
                 yield f"{space}# {plain}."
-                default = (
-                    yaml.safe_dump(one.default, default_flow_style=True, width=200)
-                    .removesuffix("\n")
-                    .removesuffix("\n...")
-                )
-                yield f"{space}{key}: {default}"
+                yield f"{space}{key}: {_flow(one.default)}"
             else:
                 yield f"{space}{key}:"
                 yield from written(one, indent + 2)
@@ -786,9 +754,7 @@ def _schema_file(found: Sequence[Value]) -> str:
     config["properties"]["podFailureSpec"] = {"anyOf": [{"const": "shipped"}, classes]}
     root: Json = {
         "$schema": "http://json-schema.org/draft-07/schema#",
-        "$comment": NOTE.format("scripts/chart.py and the controller's configuration").replace(
-            " by scripts/chart.py", ""
-        ),
+        "$comment": "Generated from scripts/chart.py and the controller's configuration.",
         "type": "object",
         "additionalProperties": False,
         # Of charts that include this one: values for all charts, and the condition of the dependency.
@@ -837,11 +803,7 @@ def _checks_file() -> str:
 
 def _table(found: Sequence[Value]) -> str:
     rows = ["| value | default | meaning |", "|---|---|---|"]
-    for one in found:
-        default = (
-            yaml.safe_dump(one.default, default_flow_style=True, width=200).removesuffix("\n").removesuffix("\n...")
-        )
-        rows.append(f"| `{one.path}` | `{default}` | {one.text} |")
+    rows += [f"| `{one.path}` | `{_flow(one.default)}` | {one.text} |" for one in found]
     return "\n".join(rows)
 
 

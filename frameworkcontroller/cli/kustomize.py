@@ -29,7 +29,9 @@ _LETTERS: Final = str.maketrans("013ae", "ghkmt")
 _AS_GO: Final[Json] = {"ensure_ascii": False, "sort_keys": True, "separators": (",", ":")}
 
 
-def build(base: Path, components: Iterable[Path] = (), *, image: str | None = None, config: str | None = None) -> Any:
+def build(
+    base: Path, components: Iterable[Path] = (), *, image: str | None = None, config: str | None = None
+) -> list[Json]:
     """Return the objects of a folder and of components after it.
 
     ``image``: of all containers. ``config``: the text of the controller's configuration.
@@ -93,9 +95,13 @@ def _generate(folder: Path, given: Json, made: list[Json]) -> None:
 
 def _set_fields(given: Json, made: list[Json]) -> None:
     labels = [pair for one in given.get("labels", ()) for pair in one["pairs"].items()]
+    accounts = [name for kind, name in map(_name, made) if kind == "ServiceAccount"]
     for one in made:
         kind, metadata = one["kind"], one["metadata"]
         if namespace := given.get("namespace"):
+            for subject in one.get("subjects", ()):
+                if subject["kind"] == "ServiceAccount" and subject["name"] in accounts:
+                    subject["namespace"] = namespace
             if not _CLUSTER_SCOPED.fullmatch(kind):
                 metadata["namespace"] = namespace
             elif kind == "Namespace":

@@ -11,6 +11,7 @@ from typing import Any, Final
 from frameworkcontroller.local.apiserver import builtin_resources
 from frameworkcontroller.local.apiserver.object_records import Change, ObjectRecord
 from frameworkcontroller.local.apiserver.storage import ObjectStorage
+from frameworkcontroller.local.readycondition import is_ready
 
 _SERVICES: Final = builtin_resources.SERVICES.resource
 _PODS: Final = builtin_resources.PODS.resource
@@ -40,7 +41,7 @@ class ServiceProxy:
         try:
             while True:
                 self._changed.clear()
-                await self._listen({port for record in self._services() for port in _ports(record)})
+                await self._listen({port for record in self._storage.records(_SERVICES) for port in _ports(record)})
                 await self._changed.wait()
         finally:
             unobserve()
@@ -51,9 +52,6 @@ class ServiceProxy:
     def _observe(self, change: Change) -> None:
         if change.record.resource == _SERVICES:
             self._changed.set()
-
-    def _services(self) -> list[ObjectRecord]:
-        return list(self._storage.records(_SERVICES))
 
     async def _listen(self, wanted: set[_Port]) -> None:
         for port in self._servers.keys() - wanted:
@@ -100,8 +98,9 @@ class ServiceProxy:
         for record in self._storage.records(_PODS, f"{key.partition('/')[0]}/"):
             if selector and selector <= record.labels.items() and not record.deleting:
                 pod = record.document()
-                if (wanted := _container_port(pod, target)) and _is_ready(pod):
-                    yield pod["status"]["podIP"], wanted
+                address, wanted = (pod.get("status") or {}).get("podIP"), _container_port(pod, target)
+                if address and wanted and is_ready(pod):
+                    yield address, wanted
 
 
 def _ports(service: ObjectRecord) -> Iterator[_Port]:
@@ -120,12 +119,6 @@ def _container_port(pod: dict[str, Any], target: int | str) -> int:
         return target
     ports = (port for container in pod["spec"]["containers"] for port in container.get("ports") or ())
     return next((int(port["containerPort"]) for port in ports if port.get("name") == target), 0)
-
-
-def _is_ready(pod: dict[str, Any]) -> bool:
-    status = pod.get("status") or {}
-    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions") or ())
-    return ready and bool(status.get("podIP"))
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from frameworkcontroller.api import fields, names
-from frameworkcontroller.api.codec import with_plain_roles
 
 T = TypeVar("T")
 
@@ -87,6 +86,9 @@ def task_numbers(framework: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _autoscaled(framework: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    # A late import: most commands decode no status.
+    from frameworkcontroller.api.codec import with_plain_roles
+
     wanted = {role["name"] for role in roles_of(framework) if role.get("autoscaling")}
     attempt = (framework.get("status") or {}).get("attemptStatus") or {}
     for role in with_plain_roles(attempt).get("taskRoleStatuses") or ():

@@ -39,7 +39,6 @@ FULL: Final = (
 )
 OVERLAYS: Final[dict[str, tuple[str, ...]]] = {
     "base": (),
-    "overlays/ha": (),
     "overlays/single": ("controller.replicas=1",),
     "overlays/history": HISTORY,
     "overlays/full": FULL,
@@ -91,7 +90,12 @@ def kustomized(folder: str) -> str:
 
 
 def made_by(folder: Path | str) -> list[Json]:
-    return list(yaml.load_all(kustomized(str(folder)), yaml.CSafeLoader))
+    made = list(yaml.load_all(kustomized(str(folder)), yaml.CSafeLoader))
+    for one in made:
+        # Cluster-scoped, which kustomize does not know.
+        if one["kind"].startswith("ValidatingAdmissionPolicy"):
+            one["metadata"].pop("namespace", None)
+    return made
 
 
 def overlaid(tmp_path: Path, *, single: bool, parts: list[Any], config: Json) -> list[Json]:

@@ -136,7 +136,7 @@ def check_names(made: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("component", ["kueue", "gang", "disruption-budgets", "history"])
-@pytest.mark.parametrize("folder", ["base", "overlays/ha", "overlays/single-namespace"])
+@pytest.mark.parametrize("folder", ["base", "overlays/single", "overlays/single-namespace"])
 @pytest.mark.virtual_clock
 async def test_a_component_grants_to_the_controller(
     kubectl: Kubectl, tmp_path: Path, folder: str, component: str
@@ -161,7 +161,7 @@ async def test_a_component_grants_to_the_controller(
     account = only(made, "ServiceAccount")["metadata"]
     (subject,) = binding["subjects"]
     assert (subject["name"], subject["namespace"]) == (account["name"], account["namespace"])
-    if "single" in folder:
+    if "namespace" in folder:
         assert (kind, binding["metadata"]["namespace"]) == ("Role", account["namespace"])
 
 
@@ -208,7 +208,7 @@ async def test_the_history_has_a_token_of_its_own(kubectl: Kubectl, tmp_path: Pa
     [
         ("base", "", ()),
         ("base", "", ("archive-postgresql",)),
-        ("overlays/ha", "", ()),
+        ("overlays/single", "", ()),
         ("overlays/single-namespace", "-single-namespace", ()),
     ],
 )

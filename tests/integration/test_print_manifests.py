@@ -59,13 +59,15 @@ async def test_an_overlay_is_as_kustomize_builds_it(
     [
         *(("base", name) for name in COMPONENTS if "single" not in name),
         *(("overlays/single-namespace", name) for name in COMPONENTS if "single" in name or name in IN_ANY),
+        ("overlays/single-namespace", "archive-monitoring"),
     ],
 )
 @pytest.mark.virtual_clock
 async def test_a_component_is_as_kustomize_builds_it(
     kubectl: Kubectl, capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: str, component: str
 ) -> None:
-    names = [*(AFTER.get(component, ()) if folder == "base" else ()), component]
+    end = "-single-namespace" if "single" in folder else ""
+    names = [*(f"{name}{end}" for name in AFTER.get(component, ())), component]
     fields = {"namespace": "frameworks"} if "single" in folder else {}
     paths = [one if (MANIFESTS / "components" / one).is_dir() else f"../{one}" for one in names]
     wanted = by_name(await overlaid(kubectl, tmp_path, folder, *paths, **fields))

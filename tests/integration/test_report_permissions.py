@@ -83,7 +83,7 @@ async def test_it_runs_under_exactly_these_rules(cluster: Cluster, one_namespace
     ("folder", "component"),
     [
         ("base", "progress"),
-        ("overlays/ha", "progress"),
+        ("overlays/single", "progress"),
         ("overlays/single-namespace", "progress-single-namespace"),
     ],
 )

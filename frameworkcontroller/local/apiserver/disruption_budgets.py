@@ -17,6 +17,7 @@ from frameworkcontroller.local.apiserver.registry import Registry
 from frameworkcontroller.local.apiserver.selectors import Requirement
 from frameworkcontroller.local.apiserver.strategy import Strategy
 from frameworkcontroller.local.apiserver.worker import ObjectController
+from frameworkcontroller.local.readycondition import is_ready
 
 _BUDGETS: Final = builtin_resources.PODDISRUPTIONBUDGETS.resource
 _PODS: Final = builtin_resources.PODS.resource
@@ -48,7 +49,7 @@ def check_eviction(registry: Registry, pod: ObjectRecord) -> None:
     (budget,) = found
     status = _status(budget.document(), _selected(registry, budget))
     needed, healthy = status["desiredHealthy"], status["currentHealthy"]
-    if status["disruptionsAllowed"] > 0 or (not _is_ready(pod) and 0 < needed <= healthy):
+    if status["disruptionsAllowed"] > 0 or (not is_ready(pod.document()) and 0 < needed <= healthy):
         return
     cause = f"The disruption budget {budget.name} needs {needed} healthy pods and has {healthy} currently"
     details = {"causes": [{"reason": "DisruptionBudget", "message": cause}]}
@@ -110,7 +111,7 @@ def _selects(budget: ObjectRecord, pod: ObjectRecord) -> bool:
 
 def _status(budget: Json, pods: list[ObjectRecord]) -> Json:
     needed = (budget.get("spec") or {}).get("minAvailable")
-    healthy = sum(_is_ready(pod) for pod in pods if not pod.deleting)
+    healthy = sum(is_ready(pod.document()) for pod in pods if not pod.deleting)
     return {
         "currentHealthy": healthy,
         "desiredHealthy": needed if isinstance(needed, int) else 0,
@@ -118,8 +119,3 @@ def _status(budget: Json, pods: list[ObjectRecord]) -> Json:
         "expectedPods": len(pods),
         "observedGeneration": budget["metadata"].get("generation", 1),
     }
-
-
-def _is_ready(pod: ObjectRecord) -> bool:
-    conditions = (pod.document().get("status") or {}).get("conditions") or ()
-    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)

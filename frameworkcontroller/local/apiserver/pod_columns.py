@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from frameworkcontroller.local.apiserver.ages import age
+from frameworkcontroller.local.readycondition import is_ready
 
 Json = Mapping[str, Any]
 
@@ -78,10 +79,7 @@ def _word(metadata: Json, spec: Json, state: Json, initializing: str) -> str:
             elif one.get("ready") and now.get("running") is not None:
                 running = True
         if word == "Completed" and running:
-            ready = any(
-                one.get("type") == "Ready" and one.get("status") == "True" for one in state.get("conditions") or ()
-            )
-            word = "Running" if ready else "NotReady"
+            word = "Running" if is_ready({"status": state}) else "NotReady"
     if metadata.get("deletionTimestamp"):
         if state.get("reason") == "NodeLost":
             return "Unknown"

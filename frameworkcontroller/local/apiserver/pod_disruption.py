@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from frameworkcontroller.local import taints
 from frameworkcontroller.local.apiserver import builtin_resources
@@ -15,6 +15,7 @@ from frameworkcontroller.local.apiserver.options import Call
 from frameworkcontroller.local.apiserver.pod_strategy import TERMINAL, disrupted, set_condition
 from frameworkcontroller.local.apiserver.registry import Registry
 from frameworkcontroller.local.apiserver.worker import ObjectController
+from frameworkcontroller.local.readycondition import is_ready
 from frameworkcontroller.local.timers import Timers
 
 QUARANTINE_SECONDS: Final = 40.0
@@ -174,6 +175,4 @@ class PodGc(_PodController):
 
 def _is_out_of_service(node: Json) -> bool:
     given: list[Json] = (node.get("spec") or {}).get("taints") or []
-    conditions: list[Any] = (node.get("status") or {}).get("conditions") or []
-    ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
-    return not ready and any(one.get("key") == taints.OUT_OF_SERVICE for one in given)
+    return not is_ready(node) and any(one.get("key") == taints.OUT_OF_SERVICE for one in given)

@@ -22,6 +22,7 @@ from frameworkcontroller.kube.client import MERGE_PATCH, STRATEGIC_PATCH, KubeCl
 from frameworkcontroller.kube.errors import AlreadyExists, KubeError, NotFound
 from frameworkcontroller.kube.resources import LEASES, NODES
 from frameworkcontroller.local.kubelet.podstatus import HOST_IP
+from frameworkcontroller.local.readycondition import is_ready
 from frameworkcontroller.local.taints import NOT_READY, Taint
 
 DISCONNECTED: Final = "sim.frameworkcontroller.dev/disconnected"
@@ -55,9 +56,7 @@ class NodeRecord:
 
 def decode_node(body: dict[str, Any]) -> NodeRecord:
     """Decode a Node as the API server sent it."""
-    metadata, spec = body["metadata"], body.get("spec") or {}
-    conditions = (body.get("status") or {}).get("conditions") or ()
-    ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+    metadata, spec, ready = body["metadata"], body.get("spec") or {}, is_ready(body)
     return NodeRecord(
         key=metadata["name"],
         namespace="",
