@@ -32,6 +32,7 @@ from frameworkcontroller.machine.kernel.model import InvariantError, Limits
 from frameworkcontroller.machine.kernel.requests import Kind, PatchFinalizers, Target
 from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.parts.dependencies.dependencies import RoleOrder
+from tests.support.frameworks import is_ready
 from tests.support.invariants import check_status, check_step
 from tests.support.queueguarantees import QueueGuarantees
 from tests.support.world import NAMESPACE, PODGROUPS, Body, World, controller_of, is_deleting, mark_of, name_of, uid_of
@@ -394,13 +395,7 @@ class Guarantees:
         """Note how many Tasks of each role were ready at a time."""
         found: dict[str, int] = {}
         for pod in self.world.objects[Kind.POD].values():
-            role = mark_of(pod, names.TASKROLE_UID)
-            conditions = pod["status"].get("conditions") or ()
-            if (
-                role
-                and not is_deleting(pod)
-                and any((one["type"], one["status"]) == ("Ready", "True") for one in conditions)
-            ):
+            if (role := mark_of(pod, names.TASKROLE_UID)) and is_ready(pod):
                 found[role] = found.get(role, 0) + 1
         for role, count in found.items():
             self._most_ready[role] = max(count, self._most_ready.get(role, 0))
