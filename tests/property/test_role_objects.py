@@ -1,7 +1,6 @@
 """Histories of a Framework whose role has a Service and a disruption budget, under rescale, evictions and crashes.
 
-By the rules of tests/support/guarantees.py: an object is recorded before it is created, and deleted only once no spec
-asks for it; a minimum follows a stored count of the Tasks that were ready and are not over.
+tests/support/roleobjectguarantees.py has the rules.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from hypothesis import strategies as st
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.requests import Kind
 from tests.support.frameworks import is_ready
-from tests.support.guarantees import ROLE_OBJECTS, role_objects
 from tests.support.history import NAME, History
+from tests.support.roleobjectguarantees import ROLE_OBJECTS, role_objects
 from tests.support.world import Fate, controller_of, is_deleting, name_of, uid_of
 
 OBJECT: Final = f"{NAME}-a"
