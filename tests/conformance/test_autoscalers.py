@@ -20,6 +20,7 @@ from aiohttp import web
 from frameworkcontroller.api.resources import ROLE_SCALERS
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.errors import ApiError
 from frameworkcontroller.kube.resources import CRDS, Resource
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster, simulated_node
@@ -201,7 +202,7 @@ async def test_it_does_nothing_before_the_object_has_a_status(cluster: Cluster, 
     async def created() -> None:
         try:
             await client.create(ROLE_SCALERS, orjson.dumps(scaler), namespace)
-        except Exception as error:
+        except ApiError as error:
             raise AssertionError(error) from error
 
     await eventually(created)
@@ -214,7 +215,8 @@ async def test_it_does_nothing_before_the_object_has_a_status(cluster: Cluster, 
     await eventually(refuses)
     assert await wanted(client, namespace) == 2
     selector = "FC_FRAMEWORK_NAME=web,FC_TASKROLE_NAME=server"
-    await frameworks_status(client, namespace, {"replicas": 0, "selector": selector})
+    status = {"replicas": 0, "selector": selector}
+    await Frameworks(client, namespace).merge(ROLE_SCALERS, "web-server", {"status": status}, subresource="status")
 
     async def scales() -> None:
         assert await wanted(client, namespace) == 5
@@ -222,8 +224,3 @@ async def test_it_does_nothing_before_the_object_has_a_status(cluster: Cluster, 
     await eventually(scales)
     await client.delete(AUTOSCALERS, "web-server", namespace)
     await client.delete(ROLE_SCALERS, "web-server", namespace)
-
-
-async def frameworks_status(client: KubeClient, namespace: str, status: Json) -> None:
-    """Set the status of the object."""
-    await Frameworks(client, namespace).merge(ROLE_SCALERS, "web-server", {"status": status}, subresource="status")

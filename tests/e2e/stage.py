@@ -28,7 +28,7 @@ from tests.e2e import clusterdns
 from tests.e2e.recorder import Recorder
 from tests.e2e.witness import Instance, outlived, overlaps, read_instances
 from tests.support.eventually import eventually
-from tests.support.frameworks import Frameworks, states
+from tests.support.frameworks import Frameworks, is_ready, states
 from tests.support.images import image_store
 from tests.support.kubectl import Kubectl
 from tests.support.nodes import Nodes
@@ -297,7 +297,7 @@ class Play:
 
         def probe() -> dict[str, Json]:
             pods = self.recorder.pods(CONTROLLER)
-            ready = [_is_ready(pod) for pod in pods.values()]
+            ready = [is_ready(pod) for pod in pods.values()]
             assert ready == [True] * count, [(name, pod["status"]) for name, pod in pods.items()]
             return pods
 
@@ -562,8 +562,3 @@ def told(status: Json) -> str:
             text += f"\n    {role['name']}[{task['index']}] attempt {number} {task['state']} {ended.get('code', '')}"
             text += f" {(ended.get('diagnostics') or '')[:300]}"
     return text
-
-
-def _is_ready(pod: Json) -> bool:
-    conditions = {one["type"]: one["status"] for one in pod["status"].get("conditions") or ()}
-    return conditions.get("Ready") == "True" and "deletionTimestamp" not in pod["metadata"]

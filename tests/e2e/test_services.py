@@ -3,14 +3,12 @@
 import json
 from typing import Final
 
-from frameworkcontroller.kube.resources import SERVICES, Resource
+from frameworkcontroller.kube.resources import SERVICES
 from tests.e2e.stage import PYTHON, WITHIN, Play, Track, play
 from tests.e2e.test_examples import applied
 from tests.e2e.test_nodes import RETRIED, anywhere
 from tests.support.frameworks import Json
-from tests.support.objects import read
-
-BUDGETS: Final = Resource("policy", "v1beta1", "poddisruptionbudgets", "PodDisruptionBudget")
+from tests.support.objects import V1BETA1_BUDGETS, read
 
 LOAD: Final = """
 import json, os, sys, threading, time, urllib.request
@@ -84,7 +82,7 @@ async def test_a_budget_holds_a_drain_back(play: Play) -> None:
     before = await play.until("kept", lambda status: role_of(status).get("budgetedTaskCount") == 2)
 
     async def minimum() -> int:
-        found: int = (await read(play.client, BUDGETS, "kept-a", play.namespace))["spec"]["minAvailable"]
+        found: int = (await read(play.client, V1BETA1_BUDGETS, "kept-a", play.namespace))["spec"]["minAvailable"]
         return found
 
     drain = ["drain", node, "--ignore-daemonsets", "--force", "--delete-emptydir-data"]

@@ -124,10 +124,10 @@ async def _there(client: KubeClient, namespace: str, name: str) -> None:
 async def test_who_does_not_use_it_pays_nothing(frameworks: Frameworks, watched: Controller, door: FrontDoor) -> None:
     await frameworks.create("f", role(simulate=RUNS))
     await frameworks.until_running("f", 1)
+    assert door.requests
     assert not [one for one in door.requests if "rolescaler" in f"{one.resource} {one.name}"]
-    if door.requests:
-        names = [one.name for one in door.requests if one.resource == CRDS.plural]
-        assert set(names) <= {"frameworks.frameworkcontroller.microsoft.com"}
+    names = {one.name for one in door.requests if one.resource == CRDS.plural}
+    assert names <= {"frameworks.frameworkcontroller.microsoft.com"}
 
 
 async def test_the_command_scale_names_the_other_command(

@@ -18,10 +18,6 @@ from tests.support.realcluster import ControlPlane, find_assets
 
 Json = dict[str, Any]
 
-for program in (find_helm(), find_kubectl()):
-    if isinstance(program, str):
-        pytest.skip(program, allow_module_level=True)
-
 NAME: Final = "frameworkcontroller"
 OLD: Final = ["--server-side=false", "--disable-openapi-validation"]
 CRD: Final = "frameworks.frameworkcontroller.microsoft.com"

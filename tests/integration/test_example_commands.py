@@ -1,6 +1,7 @@
 """The commands that pages and examples have people type, on a local cluster with real processes, with kubectl."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -84,6 +85,8 @@ def test_the_commands_of_the_pages_work(folder: Path) -> None:
     def follow(name: str) -> str:
         script = "".join(block.text for block in blocks(PAGES[name], "sh"))
         assert script, name
+        # A busy machine may need minutes. A wait of 1 s is one step of a loop.
+        script = re.sub(r"--timeout=\d{2,}s", "--timeout=300s", script)
         ran = subprocess.run(
             ["sh", "-eu", "-c", script],
             cwd=folder,

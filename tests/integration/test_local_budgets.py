@@ -48,6 +48,10 @@ class World(LocalSite):
         await self.client.create(PODS, orjson.dumps(body), "default", name=name, subresource="eviction")
 
 
+def attempts(status: Json) -> list[int]:
+    return [task["attemptStatus"]["id"] for task in tasks(status)]
+
+
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     async with local_site(tmp_path, World) as world:
@@ -114,7 +118,7 @@ async def test_a_drain_takes_one_task_at_a_time(world: World, kubectl: Kubectl) 
     refused = await kubectl("drain", "local", "--timeout=8s")
     assert refused.code != 0
     assert "Cannot evict pod as it would violate the pod's disruption budget" in refused.err
-    status = await world.frameworks.status("f")
-    assert sorted(task["attemptStatus"]["id"] for task in tasks(status)) == [0, 1]
+    status = await world.frameworks.until("f", lambda status: 1 in attempts(status))
+    assert sorted(attempts(status)) == [0, 1]
     await kubectl.ok("uncordon", "local")
     await world.frameworks.until_running("f", 2)

@@ -27,7 +27,6 @@ from frameworkcontroller.dashboard.live import LiveFrameworks
 from frameworkcontroller.dashboard.pages import Pages
 from frameworkcontroller.kube.client import MERGE_PATCH, KubeClient
 from frameworkcontroller.kube.crd import CrdError
-from frameworkcontroller.kube.discovery import find_served
 from frameworkcontroller.kube.errors import ApiError, NotFound
 from frameworkcontroller.kube.resources import (
     CONFIGMAPS,
@@ -35,7 +34,6 @@ from frameworkcontroller.kube.resources import (
     CRDS,
     LEASES,
     PERSISTENTVOLUMECLAIMS,
-    PODDISRUPTIONBUDGETS,
     PODGROUPS,
     PODS,
     SERVICES,
@@ -54,7 +52,7 @@ from tests.support.frameworks import Frameworks, Json, condition, policy, role, 
 from tests.support.frontdoor import FrontDoor, Request, front_door, refusal
 from tests.support.historysink import ArchiveStandIn
 from tests.support.localqueue import in_queue, needing, queue_on
-from tests.support.objects import is_there, read, until_missing
+from tests.support.objects import is_there, read, served_budgets, until_missing
 from tests.support.podgroups import serve
 from tests.support.pods import pod_manifest
 from tests.support.realcluster import ROOT
@@ -75,7 +73,6 @@ DASHBOARD: Final = MANIFESTS / "components" / "dashboard" / "rbac.yaml"
 DASHBOARD_OF_ONE: Final = MANIFESTS / "components" / "dashboard-single-namespace" / "rbac.yaml"
 DASHBOARD_BESIDE: Final = MANIFESTS / "components" / "dashboard-single-namespace" / "cluster.yaml"
 
-V1BETA1_BUDGETS: Final = Resource("policy", "v1beta1", "poddisruptionbudgets", "PodDisruptionBudget")
 GANG: Final[Json] = {"schedulingPolicy": {"gang": {}}}
 
 Permission = tuple[str, str, str]
@@ -322,8 +319,7 @@ async def all_requests_for_budgets(frameworks: Frameworks) -> None:
     """Everything that a controller does with PodDisruptionBudgets."""
     await frameworks.create("d", budgeted(1))
     await frameworks.until_running("d", 1)
-    version = await find_served(frameworks.client, PODDISRUPTIONBUDGETS, V1BETA1_BUDGETS)
-    assert version is not None
+    version = await served_budgets(frameworks.client)
 
     async def raised() -> None:
         found = await read(frameworks.client, version, "d-a", frameworks.namespace)

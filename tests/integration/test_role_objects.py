@@ -6,16 +6,14 @@ import orjson
 import pytest
 
 from frameworkcontroller.config.config import Config
-from frameworkcontroller.kube.discovery import find_served
 from frameworkcontroller.kube.errors import ApiError
-from frameworkcontroller.kube.resources import PODDISRUPTIONBUDGETS, SERVICES, Resource
+from frameworkcontroller.kube.resources import SERVICES
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
 from tests.support.eventually import eventually
 from tests.support.frameworks import Frameworks, Json, condition, role, stalled
-from tests.support.objects import is_there, read, until_missing
+from tests.support.objects import is_there, read, served_budgets, until_missing
 
-V1BETA1: Final = Resource("policy", "v1beta1", "poddisruptionbudgets", "PodDisruptionBudget")
 PORTS: Final = [{"port": 80, "targetPort": 8080}]
 
 
@@ -29,16 +27,9 @@ def budgeted(number: int, most: int, name: str = "a") -> Json:
     return {**role(name, number=number), "disruptionBudget": {"maxUnavailable": most}}
 
 
-async def budgets(frameworks: Frameworks) -> Resource:
-    """The resource of budgets in the version that is served."""
-    found = await find_served(frameworks.client, PODDISRUPTIONBUDGETS, V1BETA1)
-    assert found is not None
-    return found
-
-
 async def until_minimum(frameworks: Frameworks, wanted: int, name: str = "f-a") -> None:
     """Wait until the budget has that minAvailable."""
-    resource = await budgets(frameworks)
+    resource = await served_budgets(frameworks.client)
 
     async def is_so() -> None:
         found = await read(frameworks.client, resource, name, frameworks.namespace)
@@ -88,7 +79,7 @@ async def test_an_entry_that_is_removed_while_no_controller_runs(cluster: Cluste
     await frameworks.set("f", network__services=[], taskRoles__0__disruptionBudget=None)
     async with Controller(Config(), await cluster.connection(), wall=cluster.wall):
         await until_missing(frameworks.client, SERVICES, "f-a", frameworks.namespace)
-        await until_missing(frameworks.client, await budgets(frameworks), "f-a", frameworks.namespace)
+        await until_missing(frameworks.client, await served_budgets(frameworks.client), "f-a", frameworks.namespace)
 
 
 async def test_they_go_with_the_framework(frameworks: Frameworks, controller: Controller) -> None:
@@ -96,7 +87,7 @@ async def test_they_go_with_the_framework(frameworks: Frameworks, controller: Co
     await frameworks.until_running("f", 1)
     await frameworks.delete("f")
     await frameworks.until_gone("f")
-    for resource in (SERVICES, await budgets(frameworks)):
+    for resource in (SERVICES, await served_budgets(frameworks.client)):
         await until_missing(frameworks.client, resource, "f-a", frameworks.namespace)
 
 
@@ -162,7 +153,7 @@ async def test_a_budget_holds_an_eviction_back(
     await cluster.evict("f-a-0")
     with pytest.raises(ApiError, match="Cannot evict pod"):
         await cluster.evict("f-a-1")
-    resource = await budgets(frameworks)
+    resource = await served_budgets(frameworks.client)
 
     async def shown() -> None:
         status = (await read(frameworks.client, resource, "f-a", frameworks.namespace))["status"]
@@ -173,7 +164,7 @@ async def test_a_budget_holds_an_eviction_back(
 
 
 async def test_a_budget_of_another_owner_is_ignored(frameworks: Frameworks, controller: Controller) -> None:
-    resource = await budgets(frameworks)
+    resource = await served_budgets(frameworks.client)
     body = {
         "apiVersion": resource.api_version,
         "kind": resource.kind,

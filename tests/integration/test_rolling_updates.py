@@ -7,15 +7,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import orjson
 import pytest
 from aiohttp import web
 
 from frameworkcontroller.config.config import Config
 from frameworkcontroller.kube.errors import ApiError
+from frameworkcontroller.kube.resources import PODS
 from frameworkcontroller.manager.app import Controller
 from tests.support.clusters import Cluster
-from tests.support.eventually import until
-from tests.support.frameworks import Frameworks, Json, condition, role, tasks
+from tests.support.eventually import eventually, until
+from tests.support.frameworks import Frameworks, Json, condition, is_ready, role, tasks
 from tests.support.frontdoor import Request, front_door, refusal
 
 IMAGE = "taskRoles__0__task__pod__spec__containers__0__image"
@@ -38,40 +40,65 @@ def attempts(status: Json) -> list[int]:
     return [task["attemptStatus"]["id"] for task in tasks(status)]
 
 
-def is_ready(pod: Json) -> bool:
-    conditions = pod.get("status", {}).get("conditions") or ()
-    going = "deletionTimestamp" in pod["metadata"]
-    return not going and any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
-
-
 class Watcher:
-    """The Pods of a rollout, as a client sees them."""
+    """The Pods of a rollout, as the events of a watch show them."""
 
-    def __init__(self) -> None:
-        self.least = 99
+    def __init__(self, pods: list[Json]) -> None:
+        self.pods = {name_of(pod): pod for pod in pods}
+        self.least = self.ready
         """The least number of Pods that were ready at a time."""
         self.order: list[str] = []
         """The Pods in the order in which they first were not ready."""
 
+    @property
+    def ready(self) -> int:
+        """The number of Pods that are ready."""
+        return sum(map(is_ready, self.pods.values()))
+
+    def take(self, kind: str, pod: Json) -> None:
+        """Take an event."""
+        assert kind in ("ADDED", "MODIFIED", "DELETED"), pod
+        name = name_of(pod)
+        self.pods[name] = pod
+        if kind == "DELETED":
+            del self.pods[name]
+        elif not is_ready(pod) and name not in self.order:
+            self.order.append(name)
+        self.least = min(self.least, self.ready)
+
+
+def name_of(pod: Json) -> str:
+    return str(pod["metadata"]["name"])
+
 
 @asynccontextmanager
 async def watching(frameworks: Frameworks) -> AsyncIterator[Watcher]:
-    """Look at the Pods again and again."""
-    seen, known = Watcher(), set(await frameworks.pods())
+    """Watch the Pods, until the end and all events up to it."""
+    client, namespace = frameworks.client, frameworks.namespace
+    listed = orjson.loads(await client.list(PODS, namespace))
+    seen = Watcher(listed["items"])
 
     async def look() -> None:
-        while True:
-            ready = {name for name, pod in (await frameworks.pods()).items() if is_ready(pod)}
-            seen.least = min(seen.least, len(ready))
-            seen.order += sorted(known - ready - set(seen.order))
-            await asyncio.sleep(0.05)
+        async with client.watch(PODS, namespace, resource_version=listed["metadata"]["resourceVersion"]) as lines:
+            async for line in lines:
+                event = orjson.loads(line)
+                if event["type"] != "BOOKMARK":
+                    seen.take(event["type"], event["object"])
+
+    async def sees_all() -> None:
+        assert not looking.done(), looking.result()
+        assert versions(seen.pods) == versions(await frameworks.pods())
 
     looking = asyncio.create_task(look())
     try:
         yield seen
-        assert not looking.done(), looking.result()
+        await eventually(sees_all)
     finally:
         looking.cancel()
+
+
+def versions(pods: dict[str, Json]) -> dict[str, str]:
+    return {name: pod["metadata"]["resourceVersion"] for name, pod in pods.items()}
 
 
 async def images(frameworks: Frameworks) -> list[str]:

@@ -64,7 +64,7 @@ async def test_connections_go_to_the_ready_pods_of_a_service(tmp_path: Path) -> 
         async def closed() -> None:
             assert await ask(address, 8001) == "closed"
 
-        await eventually(closed, within=20)
+        await eventually(closed)
         bodies = (pod("one", tier="y"), pod("two", tier="y"), pod("unready", port=9001, tier="y"), pod("other"))
         for body in bodies:
             await client.create(PODS, orjson.dumps(body), "default")
@@ -72,7 +72,7 @@ async def test_connections_go_to_the_ready_pods_of_a_service(tmp_path: Path) -> 
         async def both() -> None:
             assert {await ask(address, 8001) for _ in range(6)} == {"one?", "two?"}
 
-        await eventually(both, within=60)
+        await eventually(both)
         # No Pod listens there.
         assert await ask(address, 8002) == "closed"
         await client.delete(SERVICES, "s", "default")
@@ -80,4 +80,4 @@ async def test_connections_go_to_the_ready_pods_of_a_service(tmp_path: Path) -> 
         async def refused() -> None:
             assert await ask(address, 8001) == "refused"
 
-        await eventually(refused, within=20)
+        await eventually(refused)

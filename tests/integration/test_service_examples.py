@@ -25,8 +25,6 @@ from tests.support.examples import find, framework_of
 from tests.support.frameworks import Frameworks, Json
 from tests.support.objects import read
 
-WITHIN = 120.0
-
 
 @dataclass
 class Site:
@@ -49,7 +47,7 @@ class Site:
             role = await self.role_status()
             assert role.get("budgetedTaskCount") == role.get("readyTaskCount") == number
 
-        await eventually(is_so, within=WITHIN)
+        await eventually(is_so)
 
     async def address(self) -> str:
         """The address of its Service."""
@@ -70,7 +68,7 @@ class Site:
             assert (await self.frameworks.status(self.name))["observedGeneration"] == changed["metadata"]["generation"]
             assert (role["updatedTaskCount"], role["readyTaskCount"]) == (number, number)
 
-        await eventually(is_over, within=WITHIN)
+        await eventually(is_over)
 
 
 @asynccontextmanager

@@ -7,7 +7,6 @@ check.
 from __future__ import annotations
 
 import asyncio
-import heapq
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,7 +21,7 @@ from frameworkcontroller.api import names, quantities
 from frameworkcontroller.api.completion import TASK_NODE_GIVEN_UP, CompletionStatus
 from frameworkcontroller.api.objectkinds import PODGROUPS
 from frameworkcontroller.api.objects import CompanionRecord, Disruption, FrameworkRecord
-from frameworkcontroller.api.status import FrameworkStatus, ProgressStatus, State, TaskStatus
+from frameworkcontroller.api.status import FrameworkStatus, ProgressStatus, TaskStatus
 from frameworkcontroller.api.timestamps import parse_time
 from frameworkcontroller.api.workloads import WorkloadRecord, workload_name
 from frameworkcontroller.controller.driver import MAX_IN_FLIGHT
@@ -33,7 +32,6 @@ from frameworkcontroller.kube.crdguard import CrdGuard
 from frameworkcontroller.machine import framework as framework_rules
 from frameworkcontroller.machine import task as task_rules
 from frameworkcontroller.machine.kernel.actions import Outcome as ActionOutcome
-from frameworkcontroller.machine.kernel.companionpart import CompanionPart
 from frameworkcontroller.machine.kernel.context import Context
 from frameworkcontroller.machine.kernel.failure import Classifier
 from frameworkcontroller.machine.kernel.model import Env, NotListed, Observed, SnapshotTrigger, require
@@ -52,10 +50,6 @@ from frameworkcontroller.machine.kernel.requests import (
     Unanswered,
 )
 from frameworkcontroller.machine.kernel.tracker import Tracker
-from frameworkcontroller.machine.parts.autoscaling import rolescalers
-from frameworkcontroller.machine.parts.autoscaling.rolescalers import AutoscalingPart
-from frameworkcontroller.machine.parts.budgets import disruptionbudgets
-from frameworkcontroller.machine.parts.budgets.disruptionbudgets import BudgetPart, BudgetState
 from frameworkcontroller.machine.parts.firstfailure import firstfailures
 from frameworkcontroller.machine.parts.firstfailure.firstfailures import FirstFailurePart
 from frameworkcontroller.machine.parts.hangs import hangs as hang_rules
@@ -66,8 +60,6 @@ from frameworkcontroller.machine.parts.nodes.nodeavoidance import NodePart
 from frameworkcontroller.machine.parts.notice import checkpointnotice
 from frameworkcontroller.machine.parts.notice.checkpointnotice import NoticeState
 from frameworkcontroller.machine.parts.progress import reportedprogress
-from frameworkcontroller.machine.parts.rollout.availability import Availability, RoleTasks
-from frameworkcontroller.machine.parts.rollout.rollingupdate import RolloutPart
 from frameworkcontroller.machine.reconciler import Reconciler
 from frameworkcontroller.manager import informers
 from tests.chaos import embedded
@@ -76,7 +68,6 @@ from tests.chaos.proxy import Fault
 from tests.chaos.proxy import Kind as Faults
 from tests.chaos.story import CLAIM_SPEC, RETAIN_SEC, Step, Story
 from tests.property import test_archived_stories as archived
-from tests.property import test_autoscaling as autoscaling
 from tests.property import test_avoided_nodes as avoided
 from tests.property import test_costs as costs
 from tests.property import test_ending as endings
@@ -88,12 +79,11 @@ from tests.property import test_lost_nodes as lost_nodes
 from tests.property import test_notices as notices
 from tests.property import test_progress as progress
 from tests.property import test_renewed_retries as renewed
-from tests.property import test_role_objects as addressed
-from tests.property import test_rolling_updates as rolling
 from tests.property import test_stuck_unrecorded as unrecorded
 from tests.property import test_takeover as takeover
 from tests.property import test_two_controllers as two
 from tests.property.reportmutants import CASES as REPORTS
+from tests.property.servicemutants import CASES as SERVICES
 from tests.support import hanghistory, queuedhistory
 from tests.support.flaws import (
     Broken,
@@ -212,17 +202,6 @@ _SPEC: Final = {
 }
 
 
-def _set_unmarked(tracker: Tracker, role: Any, value: Any, _urgency: Any) -> None:
-    role.autoscaling = value
-    tracker.agenda.look()
-
-
-def _of_spec(framework: Any, role: str, known: Any) -> bytes:
-    """The object, with the first number of the role."""
-    return _SCALER_BODY(framework, role, replace(known, task_number=2))
-
-
-_SCALER_BODY: Final = rolescalers.scaler_body
 _FAILS: Final = renewed.Attempt()
 _SAVES: Final = renewed.Attempt(checkpoint=60)
 
@@ -317,23 +296,6 @@ def _avoids(hook: str, instead: Callable[..., Any] = lambda *_: None) -> Broken:
     return partial(patch.object, NodePart, hook, instead)
 
 
-def _addressed(*operations: tuple[Any, int]) -> Tale:
-    """A Framework whose role has a Service and a disruption budget."""
-    return partial(addressed.play, 40, *operations)
-
-
-def _count_unready(self: BudgetState, task: TaskStatus, _pod: Any) -> None:
-    self.ready.get(task.role, set()).add(task.index)
-
-
-def _remove_all(self: CompanionPart, ctx: Context) -> None:
-    for target in self._recorded(ctx.tracker.status):
-        self._remove(ctx, target)
-
-
-_READY: Final = ((("pods", "Running"), 20), (("pods", "ready"), 40))
-
-
 def _keep_one_term(pod: Json) -> None:
     terms = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     terms["nodeSelectorTerms"][1]["matchFields"] = terms["nodeSelectorTerms"][1]["matchFields"][:1]
@@ -342,31 +304,6 @@ def _keep_one_term(pod: Json) -> None:
 def _give_up_at_once(_part: NodePart, _ctx: Any, task: Any, pod: Any) -> Any:
     is_due = task.avoided_nodes and pod.trouble is not None
     return CompletionStatus.of(TASK_NODE_GIVEN_UP, "at once") if is_due else None
-
-
-_DUE: Final = RoleTasks.due
-
-
-def _rolls(due: Callable[[RoleTasks, int, int, int], list[int]]) -> Broken:
-    """Controllers that replace other Tasks."""
-    return partial(patch.object, RoleTasks, "due", due)
-
-
-def _observes(change: Callable[[Any, Any, Any], Any]) -> Broken:
-    """Controllers that see the Pods of a rollout after a change of the state, the Task and the Pod."""
-    observe = Availability.observe
-
-    def observe_changed(state: Availability, tracker: Tracker, task: TaskStatus, pod: Any, env: Env) -> None:
-        observe(state, tracker, task, change(state, task, pod), env)
-
-    return partial(patch.object, Availability, "observe", observe_changed)
-
-
-def _forget_template(state: Any, task: Any, pod: Any) -> Any:
-    """The belief of a controller whose status has no templates."""
-    if (role := state.roles.get(task.role)) is not None:
-        task.attempt.template_hash, task.encoded = role.watched.template, None
-    return pod
 
 
 def _archived(story: Callable[[str], Any]) -> Tale:
@@ -966,29 +903,6 @@ MUTANTS: Final = {
     "S2: goes by the spec that it has seen first": Mutant(
         flawed(_OldSpec), _chaos(_create(_role(2, **_FOREVER)), Step(5.0, "rescale", ("f0", "a", 3))), "f0"
     ),
-    # --- S3
-    "S3: goes by a number before it is stored": Mutant(
-        partial(patch.object, rolescalers.ScalerState, "set", staticmethod(_set_unmarked)),
-        autoscaling.scaled,
-        "S3: a went from",
-    ),
-    "S3: never reads the object": Mutant(
-        partial(patch.object, AutoscalingPart, "_found", lambda *_: None), autoscaling.scaled, "It waits, and does not"
-    ),
-    "S3: makes no object again": Mutant(
-        partial(patch.object, AutoscalingPart, "_create", lambda *_: None), autoscaling.scaled, "It waits, and does not"
-    ),
-    "S3: makes the object with the number of the spec": Mutant(
-        partial(patch.object, rolescalers, "scaler_body", _of_spec), autoscaling.scaled, "S3: f-a begins with"
-    ),
-    "S3: has another object in each attempt": Mutant(
-        partial(patch.object, AutoscalingPart, "begin_attempt", lambda *_: None),
-        autoscaling.retried,
-        "has another object in a new attempt",
-    ),
-    "S3: reads objects from before": Mutant(
-        partial(patch.object, rolescalers, "_is_current", lambda *_: True), autoscaling.switched, "S3: "
-    ),
     # --- M
     # A user applies the original's CRD over ours, and the Framework is stopped.
     "M: never looks at the CRD again": Mutant(
@@ -1142,66 +1056,6 @@ MUTANTS: Final = {
     ),
     "A: forgets nodes with the attempt of the Framework": Mutant(
         _avoids("begin_attempt"), avoided.restart_of_the_framework, "in a new attempt"
-    ),
-    # --- U
-    "U: never replaces a Task": Mutant(_rolls(lambda *_: []), rolling.rollout, "It does not come about"),
-    "U: replaces all at once": Mutant(
-        _rolls(lambda tasks, _unavailable, _limit, partition: _DUE(tasks, 0, 99, partition)), rolling.rollout, "U: "
-    ),
-    "U: does not count the Tasks that are not available": Mutant(
-        _rolls(lambda tasks, _unavailable, limit, partition: _DUE(tasks, 0, limit, partition)), rolling.rollout, "U: "
-    ),
-    "U: begins with the lowest index": Mutant(
-        partial(patch, "frameworkcontroller.machine.parts.rollout.availability.heapq.nlargest", heapq.nsmallest),
-        rolling.rollout,
-        "before",
-    ),
-    "U: ignores the partition": Mutant(
-        _rolls(lambda tasks, unavailable, limit, _: _DUE(tasks, unavailable, limit, 0)),
-        rolling.partial_rollout,
-        "is below the partition",
-    ),
-    "U: takes each running Pod for a ready one": Mutant(
-        _observes(lambda _state, _task, pod: replace(pod, ready=True)), rolling.unready_rollout, "U: "
-    ),
-    "U: does not wait for minReadySeconds": Mutant(
-        partial(patch.object, RoleTasks, "_available_at", lambda *_: 0.0), rolling.slow_rollout, "U: "
-    ),
-    "U: forgets the templates of Pods": Mutant(
-        _observes(_forget_template), rolling.rollout, "U: |It does not come about"
-    ),
-    "U: gives Pods no label": Mutant(
-        partial(patch.object, RolloutPart, "shape", lambda *_: None), rolling.unseen_pods, "U: |It does not come about"
-    ),
-    # --- O
-    "O: records no object": Mutant(
-        partial(patch.object, Tracker, "record_role_objects", lambda *_: None), _addressed(), "assert set()"
-    ),
-    "O: deletes a Service that every spec asks for": Mutant(
-        partial(patch.object, CompanionPart, "before", _remove_all), _addressed(), "every spec asks for it"
-    ),
-    "O: leaves a Service that no spec asks for": Mutant(
-        partial(patch.object, CompanionPart, "_remove", lambda *_: None), _addressed((("service", None), 40)), "assert"
-    ),
-    "O: counts Tasks that are not ready": Mutant(
-        partial(patch.object, BudgetState, "observe", _count_unready),
-        _addressed((("pods", "Running"), 40)),
-        "were ready",
-    ),
-    "O: writes a minimum before its count is stored": Mutant(
-        partial(patch.object, BudgetPart, "rests_on_status", False),
-        _addressed((("lazy", 1), 0), (("pods", "Running"), 40), (("run", 0), 9), (("run", 1), 9), (("run", 0), 40)),
-        "has the minimum",
-    ),
-    "O: counts no Task that leaves and is ready": Mutant(
-        partial(patch.object, disruptionbudgets, "_STAYING", frozenset()),
-        _addressed(*_READY, (("rescale", 1), 40)),
-        "are not over",
-    ),
-    "O: counts Tasks that have left": Mutant(
-        partial(patch.object, disruptionbudgets, "_STAYING", frozenset(State)),
-        _addressed(*_READY, (("rescale", 1), 40)),
-        "are not over",
     ),
     # The write that begins a Task's next attempt is accepted.
     "H: logs no snapshot": Mutant(flawed(_LogsNothing), _chaos(_create(_role(**_FAILS_ONCE))), "is in no snapshot"),
@@ -1516,7 +1370,7 @@ MUTANTS: Final = {
     "B: lets the row of the back-off continue": Mutant(
         partial(patch.object, Tracker, "renew_retries", _renew_count), _renewed(_FAILS, _SAVES, limit=-2), "B: "
     ),
-    # --- W and T
-    **{name: Mutant(broken, tale, found) for name, broken, tale, found in REPORTS},
+    # --- S3, U, O, W and T
+    **{name: Mutant(broken, tale, found) for name, broken, tale, found in (*SERVICES, *REPORTS)},
 }
 """By the guarantee, or what else is promised, and what they do."""

@@ -7,15 +7,13 @@ retrying the Framework changes nothing; and in the end each role has as many Tas
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
 from frameworkcontroller.machine.kernel.actions import Delete
-from tests.property.test_machine_histories import ROLES, Histories, specs
+from tests.property.test_machine_histories import ROLES, Histories, history_settings, specs
 from tests.support.autoscaled import SCALER, AutoscaledHistory
 from tests.support.history import NAME
 
@@ -84,11 +82,7 @@ class AutoscaledHistories(Histories):
 
 
 TestAutoscaledHistories = AutoscaledHistories.TestCase
-TestAutoscaledHistories.settings = settings(
-    max_examples=int(os.environ.get("HISTORIES", "200")),
-    stateful_step_count=60,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+TestAutoscaledHistories.settings = history_settings()
 
 
 # --- stories ---------------------------------------------------------------------------------------------------------

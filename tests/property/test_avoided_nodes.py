@@ -7,15 +7,13 @@ Pods or do not, and no Pod waits forever because of the nodes that it avoids. Mo
 
 from __future__ import annotations
 
-import os
 from typing import Any, Final
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
 from frameworkcontroller.api.status import State
-from tests.property.test_machine_histories import ROLES, SMALL, Histories, specs
+from tests.property.test_machine_histories import ROLES, SMALL, Histories, history_settings, specs
 from tests.support.avoidednodes import NODES, AvoidingHistory
 from tests.support.history import EXIT_CODES
 
@@ -79,20 +77,14 @@ class AvoidingHistories(Histories):
     def set_avoided(self, role: str, avoid: Json | None) -> None:
         """The user changes avoidNodes."""
 
-        def change(spec: Json) -> None:
-            for one in spec["taskRoles"]:
-                if one["name"] == role:
-                    one.setdefault("task", {}).setdefault("retryPolicy", {})["avoidNodes"] = avoid
+        def change(found: Json) -> None:
+            found.setdefault("task", {}).setdefault("retryPolicy", {})["avoidNodes"] = avoid
 
-        self.history.edit(f"avoidNodes of {role}: {avoid}", change)
+        self.history.edit_role(role, f"avoidNodes of {role}: {avoid}", change)
 
 
 TestAvoidingHistories = AvoidingHistories.TestCase
-TestAvoidingHistories.settings = settings(
-    max_examples=int(os.environ.get("HISTORIES", "200")),
-    stateful_step_count=60,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+TestAvoidingHistories.settings = history_settings()
 
 
 # --- stories ---------------------------------------------------------------------------------------------------------

@@ -7,14 +7,12 @@ give no answer; and everything comes to its end once the sink works. More of the
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
-from tests.property.test_machine_histories import Histories, specs
+from tests.property.test_machine_histories import Histories, history_settings, specs
 from tests.support.archive import MODES, ArchivedHistory
 
 
@@ -64,8 +62,4 @@ class ArchivedHistories(Histories):
 
 
 TestArchivedHistories = ArchivedHistories.TestCase
-TestArchivedHistories.settings = settings(
-    max_examples=int(os.environ.get("HISTORIES", "200")),
-    stateful_step_count=60,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+TestArchivedHistories.settings = history_settings()

@@ -7,17 +7,15 @@ endpoint reads, hangs, or refuses; and everything comes to its end. More of them
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
 from frameworkcontroller.machine.kernel.model import KeepLogs
-from tests.property.test_machine_histories import Histories, specs
+from tests.property.test_machine_histories import Histories, history_settings, specs
 from tests.support.podlogs import MODES, LoggedHistory
 
 _ROLE: Final = {
@@ -130,8 +128,4 @@ class LoggedHistories(Histories):
 
 
 TestLoggedHistories = LoggedHistories.TestCase
-TestLoggedHistories.settings = settings(
-    max_examples=int(os.environ.get("HISTORIES", "200")),
-    stateful_step_count=60,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+TestLoggedHistories.settings = history_settings()

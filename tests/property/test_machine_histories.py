@@ -84,6 +84,15 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+def history_settings(count: int = 200) -> settings:
+    """Settings for random histories: that many, or HISTORIES."""
+    return settings(
+        max_examples=int(os.environ.get("HISTORIES", count)),
+        stateful_step_count=60,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+
+
 class Histories(RuleBasedStateMachine):
     """One history. Rules that are needed often appear more than once."""
 
@@ -311,8 +320,4 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(
-    max_examples=int(os.environ.get("HISTORIES", "300")),
-    stateful_step_count=60,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+TestHistories.settings = history_settings(300)

@@ -11,11 +11,10 @@ import random
 from typing import Any, Final
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
-from tests.property.test_machine_histories import SMALL, Histories, specs
+from tests.property.test_machine_histories import SMALL, Histories, history_settings, specs
 from tests.support.kueue import QUEUES
 from tests.support.notices import NoticedHistory, NoticedQueue
 from tests.support.queuedhistory import MODEST, make_story
@@ -198,8 +197,4 @@ class NoticedHistories(Histories):
 
 
 TestNoticedHistories = NoticedHistories.TestCase
-TestNoticedHistories.settings = settings(
-    max_examples=int(os.environ.get("HISTORIES", "200")),
-    stateful_step_count=60,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+TestNoticedHistories.settings = history_settings()

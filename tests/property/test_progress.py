@@ -6,16 +6,14 @@ Reports come early, late, twice, with other clocks, and from users who edit the 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
-from tests.property.test_machine_histories import Histories, specs
+from tests.property.test_machine_histories import Histories, history_settings, specs
 from tests.support.progresshistory import ReportedHistory
 
 _ROLE: Final = {
@@ -129,8 +127,4 @@ class ReportedHistories(Histories):
 
 
 TestReportedHistories = ReportedHistories.TestCase
-TestReportedHistories.settings = settings(
-    max_examples=int(os.environ.get("HISTORIES", "200")),
-    stateful_step_count=60,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+TestReportedHistories.settings = history_settings()

@@ -1,7 +1,6 @@
 """Histories of a Framework whose role has a Service and a disruption budget, under rescale, evictions and crashes.
 
-By the rules of tests/support/guarantees.py: an object is recorded before it is created, and deleted only once no spec
-asks for it; a minimum follows a stored count of the Tasks that were ready and are not over.
+tests/support/roleobjectguarantees.py has the rules.
 """
 
 from __future__ import annotations
@@ -13,8 +12,9 @@ from hypothesis import strategies as st
 
 from frameworkcontroller.api.status import State
 from frameworkcontroller.machine.kernel.requests import Kind
-from tests.support.guarantees import ROLE_OBJECTS, role_objects
+from tests.support.frameworks import is_ready
 from tests.support.history import NAME, History
+from tests.support.roleobjectguarantees import ROLE_OBJECTS, role_objects
 from tests.support.world import Fate, controller_of, is_deleting, name_of, uid_of
 
 OBJECT: Final = f"{NAME}-a"
@@ -91,7 +91,7 @@ class Addressed:
     def evict(self, number: int) -> None:
         """A drain evicts a ready Pod, if the budget permits it."""
         world = self.history.world
-        ready = [pod for pod in self.history.pods() if _is_ready(pod)]
+        ready = [pod for pod in self.history.pods() if is_ready(pod)]
         budget = world.objects[Kind.DISRUPTION_BUDGET].get(OBJECT)
         if ready and budget is not None and len(ready) > budget["spec"]["minAvailable"]:
             world.delete(Kind.POD, name_of(ready[number % len(ready)]))
@@ -99,11 +99,6 @@ class Addressed:
 
 def _service(port: int) -> dict[str, Any]:
     return {"taskRole": "a", "ports": [{"port": port}]}
-
-
-def _is_ready(pod: dict[str, Any]) -> bool:
-    conditions = pod["status"].get("conditions") or ()
-    return not is_deleting(pod) and any((one["type"], one["status"]) == ("Ready", "True") for one in conditions)
 
 
 @given(first=st.integers(0, 12), operations=OPERATIONS)
@@ -128,7 +123,7 @@ def play(first: int, *operations: tuple[Any, int]) -> None:
     assert spec is not None
     assert framework is not None
     wanted = role_objects(framework["spec"])
-    assert set(status.role_objects) == wanted
+    assert set(status.role_objects) == wanted, f"O: recorded are {status.role_objects}, wanted {sorted(wanted)}"
     there = {f"{kind}/{name}" for kind in ROLE_OBJECTS for name in world.objects[kind]}
     if status.state is State.RUNNING or not spec.task_count:
         assert there == wanted
@@ -139,7 +134,7 @@ def play(first: int, *operations: tuple[Any, int]) -> None:
             assert controller_of(body) == uid_of(framework)
     budget = world.objects[Kind.DISRUPTION_BUDGET].get(OBJECT)
     if budget is not None and status.state is State.RUNNING:
-        ready = sum(_is_ready(pod) for pod in history.pods())
+        ready = sum(is_ready(pod) for pod in history.pods())
         assert ready == spec.task_count
         assert budget["spec"]["minAvailable"] == max(0, spec.task_count - spec.budgets["a"])
     service = world.objects[Kind.SERVICE].get(OBJECT)

@@ -7,16 +7,14 @@ end, each Task from the partition on has the last template. More of them:
 
 from __future__ import annotations
 
-import os
 from typing import Any, Final
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
 from frameworkcontroller.api.status import State
-from tests.property.test_machine_histories import ROLES, SMALL, Histories, specs
+from tests.property.test_machine_histories import ROLES, SMALL, Histories, history_settings, specs
 from tests.support.rollinghistory import IMAGES, RollingHistory, template
 
 Json = dict[str, Any]
@@ -99,11 +97,7 @@ class RollingHistories(Histories):
 
 
 TestRollingHistories = RollingHistories.TestCase
-TestRollingHistories.settings = settings(
-    max_examples=int(os.environ.get("HISTORIES", "200")),
-    stateful_step_count=60,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+TestRollingHistories.settings = history_settings()
 
 
 # --- stories ---------------------------------------------------------------------------------------------------------

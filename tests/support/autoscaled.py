@@ -82,15 +82,8 @@ class AutoscaledHistory(History):
 
     def set_bounds(self, role: str, bounds: tuple[int, int] | None) -> None:
         """The user sets the bounds of a role, or (None) switches autoscaling off."""
-
-        def change(spec: Body) -> None:
-            for one in spec["taskRoles"]:
-                if one["name"] == role:
-                    one["autoscaling"] = (
-                        None if bounds is None else dict(zip(("minTasks", "maxTasks"), bounds, strict=True))
-                    )
-
-        self.edit(f"bounds of {role}: {bounds}", change)
+        wanted = None if bounds is None else {"minTasks": bounds[0], "maxTasks": bounds[1]}
+        self.edit_role(role, f"bounds of {role}: {bounds}", lambda found: found.update(autoscaling=wanted))
 
     def finish(self) -> None:
         self.world.tell("autoscalers rest")

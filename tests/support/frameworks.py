@@ -222,6 +222,12 @@ def condition(status: Mapping[str, Any], kind: str) -> Json:
     return next((item for item in status.get("conditions") or () if item["type"] == kind), {})
 
 
+def is_ready(pod: Mapping[str, Any]) -> bool:
+    """Whether the Pod gets the requests of a Service: it is ready, and is not being deleted."""
+    ready = condition(pod.get("status") or {}, "Ready").get("status") == "True"
+    return ready and "deletionTimestamp" not in pod["metadata"]
+
+
 def stalled(status: Mapping[str, Any]) -> str:
     """Why the Framework is stalled, "" if it is not."""
     found = condition(status, "Stalled")

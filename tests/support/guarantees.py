@@ -34,10 +34,8 @@ from frameworkcontroller.machine.kernel.tracker import Tracker
 from frameworkcontroller.machine.parts.dependencies.dependencies import RoleOrder
 from tests.support.invariants import check_status, check_step
 from tests.support.queueguarantees import QueueGuarantees
+from tests.support.roleobjectguarantees import ROLE_OBJECTS, RoleObjectGuarantees
 from tests.support.world import NAMESPACE, PODGROUPS, Body, World, controller_of, is_deleting, mark_of, name_of, uid_of
-
-ROLE_OBJECTS: Final = (Kind.SERVICE, Kind.DISRUPTION_BUDGET)
-"""Kinds of which a role may have an object."""
 
 _OVER: Final = (State.ATTEMPT_COMPLETED, State.COMPLETED)
 _NEVER_RETRIED: Final = (-210, -220, -230, -250)
@@ -45,13 +43,6 @@ _ALWAYS_RETRIED: Final = (-240, -241, -242, -261)
 _DISRUPTED: Final = range(-1012, -1007)
 _EARLY_SEC: Final = 30
 """Time in which a disruption counts, too."""
-
-
-def role_objects(spec: Body) -> set[str]:
-    """The objects that the roles of a Framework ``f`` need by a spec, as in ``status.roleObjects``."""
-    services = (spec.get("network") or {}).get("services") or ()
-    budgets = (role["name"] for role in spec.get("taskRoles") or () if role.get("disruptionBudget"))
-    return {f"Service/f-{one['taskRole']}" for one in services} | {f"PodDisruptionBudget/f-{one}" for one in budgets}
 
 
 class Guarantees:
@@ -81,11 +72,10 @@ class Guarantees:
         self._begun: set[str] = set()
         """Owners (by UID) of what was created."""
         self._to_go: set[str] = set()
-        self._most_ready: dict[str, int] = {}
-        """By the UID of a role."""
         self._read_as_lost: dict[str, bool] = {}
         """Whether the Node of a Pod (by UID) was lost when a controller last read it."""
         self.queues = QueueGuarantees(world)
+        self.role_objects = RoleObjectGuarantees(world)
         self.on_finalizers: Callable[[PatchFinalizers, Body], None] = lambda *_: None
         """Takes a change of the finalizers of a Framework, right before it."""
         self.on_creation: Callable[[str, Kind], None] = lambda *_: None
@@ -104,7 +94,7 @@ class Guarantees:
 
     def look(self) -> None:
         """Check the world as it is now."""
-        self._count_ready()
+        self.role_objects.count_ready()
         for body in self.world.objects[Kind.FRAMEWORK].values():
             self.queues.note(body)
             self._look_at_status(body)
@@ -195,8 +185,7 @@ class Guarantees:
         if status is None:
             raise self.world.violation(f"{where}: no status is stored")
         if target.kind in ROLE_OBJECTS and (body.get("spec") or {}).get("clusterIP") != "None":
-            self._require(target.object_key in status.role_objects, f"O: {where}: the status does not record it")
-            self._check_minimum(framework_uid, target.name, body)
+            self.role_objects.creating(framework_uid, target, body, status)
             return
         if target.kind in (Kind.SERVICE, Kind.WORKLOAD, Kind.ROLE_SCALER):
             return
@@ -267,9 +256,7 @@ class Guarantees:
         if body is None or name_of(body) != target.name:
             return
         if target.kind in ROLE_OBJECTS and isinstance(action, RemoveCompanion):
-            self._require(controller_of(body) == framework_uid, f"O: {where}: it is not ours")
-            asked = all(target.object_key in role_objects(spec) for spec in self._specs_since(framework_uid))
-            self._require(not asked, f"O: {where}: every spec asks for it")
+            self.role_objects.deleting(framework_uid, target, body, self._stored.get(framework_uid))
             return
         if target.kind in (Kind.SERVICE, *PODGROUPS):
             raise self.world.violation(f"{where}: a controller never deletes one")
@@ -346,64 +333,14 @@ class Guarantees:
             self.queues.patching_workload(framework_uid, before, after, loose=self.loose)
         elif kind in ROLE_OBJECTS and before.get("spec") != after.get("spec"):
             self._require(uid_of(before) in self._ours, f"O: change of {name_of(before)}: it is not ours")
-            self._check_minimum(framework_uid, name_of(before), after)
+            status = self._stored.get(framework_uid)
+            if status is not None and not self.loose:
+                self.role_objects.check_minimum(framework_uid, name_of(before), after, status)
         elif kind in PODGROUPS:
             self._require(uid_of(before) in self._ours, f"change of {name_of(before)}: it is not ours")
             self.queues.patching_group(before, after, kind)
         else:
             self.relabelling(before)
-
-    def _specs_since(self, framework_uid: str) -> list[Body]:
-        """The specs of the Framework from the one on that the stored status has observed."""
-        status = self._stored.get(framework_uid)
-        first = 0 if status is None else status.observed_generation or 0
-        return [spec for (uid, number), spec in self.world.specs.items() if uid == framework_uid and number >= first]
-
-    def _check_minimum(self, framework_uid: str, name: str, body: Body) -> None:
-        """The minimum of a budget rests on the stored count of its role, and on a spec."""
-        minimum, status = (body.get("spec") or {}).get("minAvailable"), self._stored.get(framework_uid)
-        if minimum is None or status is None or self.loose:
-            return
-        counted = [role.budgeted_task_count for role in status.attempt.roles if name.endswith(f"-{role.name}")]
-        budgets = [
-            role["disruptionBudget"]["maxUnavailable"]
-            for (uid, _), spec in self.world.specs.items()
-            for role in spec.get("taskRoles") or ()
-            if uid == framework_uid and name.endswith(f"-{role['name']}") and role.get("disruptionBudget")
-        ]
-        allowed = {max(0, count - most) for count in counted or [0] for most in budgets}
-        self._require(minimum in allowed, f"O: {name} has the minimum {minimum}, of {counted} less {budgets}")
-
-    def _check_budget(self, before: TaskRoleStatus, after: TaskRoleStatus) -> None:
-        """A count rises to Tasks that are ready, and falls to those that are not over, or to 0 without a budget."""
-        old, new = before.budgeted_task_count, after.budgeted_task_count
-        if new > old:
-            ready = self._most_ready.get(after.instance_uid, 0)
-            self._require(new <= ready, f"O: {after.name}: {new} Tasks count, and at most {ready} were ready")
-        staying = sum(
-            task.state in (State.RUNNING, State.DELETION_PENDING)
-            if task.is_leaving
-            else task.state is not State.COMPLETED
-            for task in after.tasks
-        )
-        self._require(new <= staying, f"O: {after.name}: {new} Tasks count, and {staying} are not over")
-        if 0 < new < old:
-            self._require(new == staying, f"O: {after.name}: {new} Tasks count, and {staying} of {old} are not over")
-
-    def _count_ready(self) -> None:
-        """Note how many Tasks of each role were ready at a time."""
-        found: dict[str, int] = {}
-        for pod in self.world.objects[Kind.POD].values():
-            role = mark_of(pod, names.TASKROLE_UID)
-            conditions = pod["status"].get("conditions") or ()
-            if (
-                role
-                and not is_deleting(pod)
-                and any((one["type"], one["status"]) == ("Ready", "True") for one in conditions)
-            ):
-                found[role] = found.get(role, 0) + 1
-        for role, count in found.items():
-            self._most_ready[role] = max(count, self._most_ready.get(role, 0))
 
     def relabelling(self, body: Body) -> None:
         """A label is restored: only on our objects."""
@@ -790,7 +727,7 @@ class Guarantees:
             if new is None or new.instance_uid != old.instance_uid:
                 self._require(all(_has_left(task) for task in old.tasks), f"TaskRole {old.name} was dropped with Tasks")
                 continue
-            self._check_budget(old, new)
+            self.role_objects.check_count(old, new)
             always = new.started and not old.started and self._depends(uid, old.name)
             if spec is not None and always and after.observed_generation == before.observed_generation:
                 self._check_start(spec, old.name, after)

@@ -317,6 +317,15 @@ class History:
             self.world.tell(f"user: {what}")
             self.world.edit(Kind.FRAMEWORK, NAME, lambda body: change(body["spec"]))
 
+    def edit_role(self, role: str, what: str, change: Callable[[Body], None]) -> None:
+        """The user edits a role, if it is there."""
+
+        def edit(spec: Body) -> None:
+            if (found := _role(spec, role)) is not None:
+                change(found)
+
+        self.edit(what, edit)
+
     def rescale(self, role: str, number: int) -> None:
         """The user sets how many Tasks a role has; it is added if it is not there."""
 
@@ -353,14 +362,9 @@ class History:
 
     def set_completion(self, role: str, failed: int, succeeded: int) -> None:
         """The user changes a completion policy."""
-
-        def change(spec: Body) -> None:
-            found = _role(spec, role)
-            if found is not None:
-                policy = {"minFailedTaskCount": failed, "minSucceededTaskCount": succeeded}
-                found["frameworkAttemptCompletionPolicy"] = policy
-
-        self.edit(f"completion policy of {role}: {failed} failed, {succeeded} succeeded", change)
+        policy = {"minFailedTaskCount": failed, "minSucceededTaskCount": succeeded}
+        what = f"completion policy of {role}: {failed} failed, {succeeded} succeeded"
+        self.edit_role(role, what, lambda found: found.update(frameworkAttemptCompletionPolicy=policy))
 
     def set_dependency(self, role: str, other: str, status: str | None) -> None:
         """The user lets a role depend on an earlier one, or (None) no longer."""
@@ -375,14 +379,9 @@ class History:
 
     def set_timeout(self, role: str, seconds: int | None, policy: str | None = None) -> None:
         """The user changes podGracefulDeletionTimeoutSec and podForceDeletionPolicy."""
-
-        def change(spec: Body) -> None:
-            found = _role(spec, role)
-            if found is not None:
-                wanted = {"podGracefulDeletionTimeoutSec": seconds, "podForceDeletionPolicy": policy}
-                found.setdefault("task", {}).update(wanted)
-
-        self.edit(f"podGracefulDeletionTimeoutSec of {role}: {seconds}, {policy}", change)
+        wanted = {"podGracefulDeletionTimeoutSec": seconds, "podForceDeletionPolicy": policy}
+        what = f"podGracefulDeletionTimeoutSec of {role}: {seconds}, {policy}"
+        self.edit_role(role, what, lambda found: found.setdefault("task", {}).update(wanted))
 
     def set_deadline(self, seconds: int | None) -> None:
         """The user changes activeDeadlineSeconds."""
@@ -390,13 +389,9 @@ class History:
 
     def set_pre_running(self, role: str, seconds: int | None) -> None:
         """The user changes preRunningDeadlineSeconds."""
-
-        def change(spec: Body) -> None:
-            found = _role(spec, role)
-            if found is not None:
-                found.setdefault("task", {})["preRunningDeadlineSeconds"] = seconds
-
-        self.edit(f"preRunningDeadlineSeconds of {role}: {seconds}", change)
+        wanted = {"preRunningDeadlineSeconds": seconds}
+        what = f"preRunningDeadlineSeconds of {role}: {seconds}"
+        self.edit_role(role, what, lambda found: found.setdefault("task", {}).update(wanted))
 
     def set_ttl(self, seconds: int | None) -> None:
         """The user changes ttlSecondsAfterFinished."""

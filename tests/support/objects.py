@@ -1,15 +1,26 @@
 """Objects of any kind, read and awaited through the API."""
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 import orjson
 
 from frameworkcontroller.kube.client import KubeClient
+from frameworkcontroller.kube.discovery import find_served
 from frameworkcontroller.kube.errors import NotFound
-from frameworkcontroller.kube.resources import Resource
+from frameworkcontroller.kube.resources import PODDISRUPTIONBUDGETS, Resource
 from tests.support.eventually import eventually
 
 Json = dict[str, Any]
+
+V1BETA1_BUDGETS: Final = replace(PODDISRUPTIONBUDGETS, version="v1beta1")
+
+
+async def served_budgets(client: KubeClient) -> Resource:
+    """PodDisruptionBudgets in the version that is served."""
+    found = await find_served(client, PODDISRUPTIONBUDGETS, V1BETA1_BUDGETS)
+    assert found is not None
+    return found
 
 
 async def read(client: KubeClient, resource: Resource, name: str, namespace: str | None = None) -> Json:

@@ -92,23 +92,18 @@ class QueuedHistory(History):
 
     def select(self, role: str, zone: str | None) -> None:
         """The user changes the node selector of a role, and so the request to Kueue."""
-
-        def change(spec: Body) -> None:
-            for one in spec["taskRoles"]:
-                if one["name"] == role:
-                    one["task"]["pod"]["spec"]["nodeSelector"] = {} if zone is None else {"zone": zone}
-
-        self.edit(f"{role} selects {zone}", change)
+        wanted = {} if zone is None else {"zone": zone}
+        self.edit_role(
+            role, f"{role} selects {zone}", lambda found: found["task"]["pod"]["spec"].update(nodeSelector=wanted)
+        )
 
     def alter(self, role: str, part: str, fields: Body) -> None:
         """The user sets fields in the metadata or the spec of a role's template."""
 
-        def change(spec: Body) -> None:
-            for one in spec["taskRoles"]:
-                if one["name"] == role:
-                    one["task"]["pod"].setdefault(part, {}).update(copy.deepcopy(fields))
+        def change(found: Body) -> None:
+            found["task"]["pod"].setdefault(part, {}).update(copy.deepcopy(fields))
 
-        self.edit(f"{role} has {fields}", change)
+        self.edit_role(role, f"{role} has {fields}", change)
 
     def rescale(self, role: str, number: int) -> None:
         if self.framework is not None and all(one["name"] != role for one in self.framework["spec"]["taskRoles"]):

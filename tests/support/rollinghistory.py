@@ -49,23 +49,12 @@ class RollingHistory(History):
 
     def set_role(self, role: str, what: str, change: Body) -> None:
         """The user edits fields of a role."""
-
-        def edit(spec: Body) -> None:
-            for one in spec["taskRoles"]:
-                if one["name"] == role:
-                    one.update(change)
-
-        self.edit(f"{what} of {role}: {change}", edit)
+        self.edit_role(role, f"{what} of {role}: {change}", lambda found: found.update(change))
 
     def set_image(self, role: str, image: str) -> None:
         """The user edits the template."""
-
-        def edit(spec: Body) -> None:
-            for one in spec["taskRoles"]:
-                if one["name"] == role:
-                    one.setdefault("task", {})["pod"] = template(image)
-
-        self.edit(f"image of {role}: {image}", edit)
+        changed = {"pod": template(image)}
+        self.edit_role(role, f"image of {role}: {image}", lambda found: found.setdefault("task", {}).update(changed))
 
     # --- decisions ---
 

@@ -12,7 +12,7 @@ from frameworkcontroller.machine.kernel.companionpart import RemoveCompanion
 from frameworkcontroller.machine.kernel.exchanges import Accepted, Exists, Gone, NotAttempted, Outdated, Remains
 from frameworkcontroller.machine.kernel.model import NotListed
 from frameworkcontroller.machine.kernel.requests import Answered, Get, Kind, Refusal, Refused, Remove, Target
-from tests.support.bench import UID, Bench, foreign, refused, role
+from tests.support.bench import UID, Bench, accepted, foreign, refused, role
 
 PORTS = [{"port": 80, "targetPort": 8080}]
 
@@ -26,13 +26,6 @@ def addressed(*ports: dict[str, Any], **network: Any) -> dict[str, Any]:
 def budgeted(number: int, most: int, **task: Any) -> dict[str, Any]:
     """A role with a disruption budget."""
     return {**role(number=number, **task), "disruptionBudget": {"maxUnavailable": most}}
-
-
-def accepted(*roles: dict[str, Any], **spec: Any) -> Bench:
-    """A Framework whose first status is stored."""
-    bench = Bench(*(roles or (role(),)), **spec)
-    bench.plan()
-    return bench
 
 
 _A = TypeVar("_A")
