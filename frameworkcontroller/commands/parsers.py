@@ -247,7 +247,9 @@ def _add_run(commands: Any) -> None:
         "name", metavar="NAME", type=framework, nargs="?", help="name of the Framework (default: a generated one)"
     )
     shape = parser.add_argument_group("Framework")
-    shape.add_argument("--image", metavar="IMAGE", help="image of the containers")
+    shape.add_argument(
+        "--image", metavar="IMAGE", help="image of the containers; required, and not pulled by a local cluster"
+    )
     shape.add_argument(
         "--preset",
         choices=("distributed", "torchrun", "mpi", "jax", "tensorflow", "ray", "spark"),
@@ -267,7 +269,8 @@ def _add_run(commands: Any) -> None:
         metavar="PATH",
         action="append",
         default=[],
-        help="file or folder to mount at /mnt/code, the working directory, first on PYTHONPATH; repeatable",
+        help="file or folder to mount as /mnt/code/NAME; /mnt/code is the working directory, and first on PYTHONPATH; "
+        "repeatable",
     )
     shape.add_argument("--queue", metavar="NAME", help="LocalQueue of Kueue")
     shape.add_argument("--priority", metavar="NAME", help="WorkloadPriorityClass of Kueue")
@@ -330,8 +333,9 @@ def _add_wait(commands: Any) -> None:
         commands,
         "wait",
         "wait until Frameworks run, are suspended, have completed or have succeeded",
-        "Wait for Frameworks, then print their states. Exit code 0: all met the condition; 1: one of them can no "
-        "longer meet it (because it failed or was deleted, for example), or the timeout has expired.",
+        "Wait for Frameworks, then print their states. Exit code 0: all met the condition (completed also if they "
+        "failed); 1: one of them can no longer meet it (because it failed or was deleted, for example), or the timeout "
+        "has expired.",
     )
     _add_name(parser, "names", "name of a Framework", nargs="+")
     parser.add_argument(
@@ -344,8 +348,8 @@ def _add_wait(commands: Any) -> None:
         ),
         default="completed",
         help="phase=PHASE, such as phase=Succeeded; admitted: Kueue has admitted it from its queue; running: at least "
-        "one Task runs; suspended: nothing runs, and spec.suspend is true; completed (the default): it is over; "
-        "succeeded",
+        "one Task runs; suspended: nothing runs, and spec.suspend is true; completed (the default): it is over, "
+        "even if it failed; succeeded",
     )
     add_timeout(parser)
 
