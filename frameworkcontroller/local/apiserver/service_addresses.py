@@ -1,18 +1,15 @@
-"""Services: each gets a loopback address, without forwarding. Pods are reached at their podIP."""
+"""Cluster IPs of Services: loopback addresses. The cluster forwards connections to Pods (local/serviceproxy.py)."""
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
+from frameworkcontroller.local.addresses import service_network
 from frameworkcontroller.local.apiserver import builtin_resources
 from frameworkcontroller.local.apiserver.api_resources import ApiResource
 from frameworkcontroller.local.apiserver.storage import ObjectStorage
 from frameworkcontroller.local.apiserver.strategy import Strategy
-
-SERVICE_NETWORK: Final = ipaddress.ip_network("127.8.0.0/16")
-"""The network of cluster IPs; Pod addresses start at 127.16.0.0."""
 
 
 class ServiceStrategy(Strategy):
@@ -52,4 +49,4 @@ class ServiceStrategy(Strategy):
         taken = {
             record.fields.get("spec.clusterIP") for record in self._storage.records(builtin_resources.SERVICES.resource)
         }
-        return next(str(address) for address in SERVICE_NETWORK.hosts() if str(address) not in taken)
+        return next(str(address) for address in service_network().hosts() if str(address) not in taken)

@@ -23,7 +23,7 @@ from frameworkcontroller.api.names import GPU
 from frameworkcontroller.kube.client import KubeClient
 from frameworkcontroller.kube.errors import KubeError, NotFound
 from frameworkcontroller.kube.resources import SERVICES
-from frameworkcontroller.local.kubelet.addresses import AddressPool
+from frameworkcontroller.local.addresses import AddressPool
 from frameworkcontroller.local.kubelet.container import Termination
 from frameworkcontroller.local.kubelet.containerlog import read_log
 from frameworkcontroller.local.kubelet.devices import DeviceAllocator, device_requests, needed

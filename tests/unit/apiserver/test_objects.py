@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from frameworkcontroller.local.addresses import service_network
 from frameworkcontroller.local.apiserver.api_errors import ApiStatusError
 from frameworkcontroller.local.apiserver.deletion import DeleteOptions
 from frameworkcontroller.local.apiserver.options import Call
@@ -162,7 +163,8 @@ def test_each_service_has_an_address_of_its_own(inside: Inside) -> None:
     port = {"ports": [{"port": 80}]}
     first = inside.create("Service", "a", spec=port).document()["spec"]
     second = inside.create("Service", "b", spec=port).document()["spec"]
-    assert {first["clusterIP"], second["clusterIP"]} == {"127.8.0.1", "127.8.0.2"}
+    free = service_network().hosts()
+    assert {first["clusterIP"], second["clusterIP"]} == {str(next(free)), str(next(free))}
     assert inside.create("Service", "c", spec={**port, "clusterIP": "None"}).document()["spec"]["clusterIP"] == "None"
     changed = inside.change("Service", "a", {"spec": {"clusterIP": "", "ports": [{"port": 81}]}}).document()["spec"]
     assert changed["clusterIP"] == first["clusterIP"]

@@ -2,14 +2,17 @@
 
 import asyncio
 import random
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
+from subprocess import PIPE
 
 import orjson
 import pytest
 
 from frameworkcontroller.kube.errors import ApiServerError, TooManyRequests
-from frameworkcontroller.local.kubelet.addresses import AddressPool
+from frameworkcontroller.local.addresses import AddressPool
 from frameworkcontroller.local.kubelet.node import decode_node
 from frameworkcontroller.local.kubelet.podaccess import ApiAccess
 from frameworkcontroller.local.kubelet.queueworkers import QueueWorkers
@@ -168,3 +171,20 @@ def test_a_node_that_is_ready_does_not_heed_the_taint_of_new_nodes(ready: str, k
         "status": {"conditions": [{"type": "Ready", "status": ready}]},
     }
     assert [taint["key"] for taint in decode_node(body).taints] == keys
+
+
+def test_clusters_of_two_processes_have_addresses_of_services_of_their_own() -> None:
+    code = (
+        "from frameworkcontroller.local.addresses import service_network; print(service_network(), flush=True); input()"
+    )
+    with (
+        subprocess.Popen([sys.executable, "-c", code], stdin=PIPE, stdout=PIPE, text=True) as one,
+        subprocess.Popen([sys.executable, "-c", code], stdin=PIPE, stdout=PIPE, text=True) as other,
+    ):
+        assert one.stdout is not None
+        assert other.stdout is not None
+        networks = {one.stdout.readline(), other.stdout.readline()}
+        one.communicate("\n")
+        other.communicate("\n")
+    assert len(networks) == 2
+    assert "" not in networks

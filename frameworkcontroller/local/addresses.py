@@ -1,4 +1,4 @@
-"""Pod addresses: each Pod gets its own loopback address.
+"""Loopback addresses: one of its own for each Pod, and a network for Services.
 
 On Linux all of 127.0.0.0/8 is loopback without set-up. Pods may use the same port if they listen on their own address
 instead of 0.0.0.0.
@@ -6,9 +6,11 @@ instead of 0.0.0.0.
 
 from __future__ import annotations
 
+import ipaddress
 import random
 import socket
 from collections.abc import Hashable
+from functools import cache
 
 # Systems use addresses in 127.0.0.0/16 themselves: 127.0.0.1, 127.0.1.1 (Debian's host name), 127.0.0.53.
 _BLOCKS = range(16, 255)
@@ -49,6 +51,14 @@ class AddressPool:
     def close(self) -> None:
         """Release the block."""
         self._claim.close()
+
+
+@cache
+def service_network() -> ipaddress.IPv4Network:
+    """The network of the cluster IPs of this process, exclusive on this machine until it ends."""
+    claim, block = _claim_block(random.Random())
+    claim.detach()  # closed by the end of the process
+    return ipaddress.IPv4Network(f"127.{block}.0.0/16")
 
 
 def _claim_block(rng: random.Random) -> tuple[socket.socket, int]:
