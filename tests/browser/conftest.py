@@ -51,7 +51,7 @@ class Tabs:
         self._contexts.append(context)
         context.set_default_timeout(PATIENCE_MS)
         page = await context.new_page()
-        page.on("console", lambda message: self._add(message.type, message.text))
+        page.on("console", lambda message: self._add(message.type, f"{message.text} ({message.location['url']})"))
         page.on("pageerror", lambda error: self._add("error", str(error)))
         page.on("dialog", lambda dialog: self._add("error", f"dialog: {dialog.message}"))
         await page.goto(url)

@@ -76,7 +76,8 @@ class PageServer:
         """Serve, on the same port as before."""
         past = self.archive
         self.streams = EventStreams(self._live)
-        app = Pages(self._live, past, wall=clock, streams=self.streams).application()
+        # On a busy machine an archive may take its time.
+        app = Pages(self._live, past, wall=clock, streams=self.streams, archive_sec=120).application()
         protect(app, self._access)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()

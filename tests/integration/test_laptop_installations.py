@@ -85,8 +85,7 @@ def unpacked(archives: Path, manifest: Any, tmp_path: Path) -> Path:
     store, links = tmp_path / ".krew/store/framework" / manifest["spec"]["version"], tmp_path / ".krew/bin"
     for made in (store, links):
         made.mkdir(parents=True)
-    with tarfile.open(archives / chosen["uri"].rpartition("/")[2]) as archive:
-        archive.extractall(store, filter="data")
+    subprocess.run(["tar", "-xzf", archives / chosen["uri"].rpartition("/")[2], "-C", store], check=True)
     (links / "kubectl-framework").symlink_to(store / chosen["bin"])
     return links / "kubectl-framework"
 
