@@ -181,11 +181,11 @@ class Frameworks:
 
         async def probe() -> None:
             try:
-                await self.get(name)
+                found = await self.get(name)
             except NotFound:
                 pass
             else:
-                raise AssertionError(f"{name} is still there")
+                raise AssertionError(f"{name} is still there: {found['metadata'].get('finalizers')}")
             await self.assert_nothing_left(name)
 
         await eventually(probe, within=180)
